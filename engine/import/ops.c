@@ -164,6 +164,10 @@ static const struct map_op ops[] = {
      OP(DEQUANTIZE), "axis:i block_size:i output_dtype:i", NULL},
     {"DynamicQuantizeMatMul", MS, 1, 1, map_dynamic_quantize_matmul, 0, IO(3, 5, 1), FLOATS,
      OP(REDUCE) | OP(QUANTIZE) | OP(MATMUL) | OP(CAST) | OP(BINARY), NULL, NULL},
+    {"DynamicQuantizeLSTM", MS, 1, 1, map_dynamic_quantize_lstm, 0, IO(12, 12, 3), FLOATS,
+     OP(DEQUANTIZE) | OP(MATMUL) | OP(RECURRENT),
+     "activation_alpha:F activation_beta:F activations:S clip:f direction:s hidden_size:i "
+     "input_forget:b", NULL},
     {"EmbedLayerNormalization", MS, 1, 1, map_embed_layer_norm, 0, {7, 9, 3, 2},
      FLOATS, OP(GATHER) | OP(BINARY) | OP(LAYER_NORM), "epsilon:f mask_index_type:i", NULL},
     {"FastGelu", MS, 1, 1, map_biased, IR_UNARY_GELU_TANH, IO(1, 2, 1), FLOATS,
@@ -189,6 +193,10 @@ static const struct map_op ops[] = {
     {"MultiHeadAttention", MS, 1, 1, map_multi_head_attention, 0, IO(1, 10, 4),
      FLOATS, OP(ATTENTION), "mask_filter_value:f num_heads:i scale:f unidirectional:b",
      "a cache that is shared or of several beams; scores as an output"},
+    {"QAttention", MS, 1, 1, map_qattention, 0, IO(5, 9, 2), BYTES,
+     OP(MATMUL) | OP(CAST) | OP(BINARY) | OP(ATTENTION),
+     "do_rotary:b mask_filter_value:f num_heads:i past_present_share_buffer:b scale:f "
+     "unidirectional:b", "rotary positions inside; a shared cache"},
     {"QGemm", MS, 1, 1, map_qgemm, 0, IO(6, 9, 1), BYTES,
      OP(DEQUANTIZE) | OP(MATMUL) | OP(QUANTIZE), "alpha:f transA:b transB:b", NULL},
     {"QLinearAdd", MS, 1, 1, map_qlinear_binary, IR_BINARY_ADD, IO(7, 8, 1), BYTES,

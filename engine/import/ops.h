@@ -32,6 +32,7 @@ void map_attention(struct mapper *m);
 
 /* ops_heads.c */
 void map_ms_attention(struct mapper *m);
+void map_qattention(struct mapper *m);
 void map_multi_head_attention(struct mapper *m);
 void map_group_query_attention(struct mapper *m);
 
@@ -125,6 +126,7 @@ void map_scan(struct mapper *m);
 
 /* ops_recurrent.c */
 void map_recurrent(struct mapper *m);
+void map_dynamic_quantize_lstm(struct mapper *m);
 
 /* ops_shape.c */
 void map_reshape(struct mapper *m);
@@ -211,6 +213,10 @@ uint32_t emit_quantize(struct mapper *m, uint32_t x, const struct quantisation *
 /* Quantises to UINT8 by a scale and a zero point that follow from the values of x. As in
  * onnxruntime, the scale of nothing but zeros is 1. */
 uint32_t emit_dynamic_quantize(struct mapper *m, uint32_t x, struct quantisation *out);
+/* Makes the product of two operands of integers as real numbers, plus `bias` unless it is IR_NONE.
+ * `by_b` may have a scale for each column. */
+uint32_t emit_real_product(struct mapper *m, uint32_t a, const struct quantisation *by_a,
+                           uint32_t b, const struct quantisation *by_b, uint32_t bias);
 uint32_t emit_flat(struct mapper *m, uint32_t x);                   /* all elements as a vector */
 uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b); /* takes vectors too */
 uint32_t emit_gemm(struct mapper *m);                               /* of the node at hand */

@@ -131,17 +131,15 @@ static void split_rows(struct mapper *m, struct attention *a, const int64_t widt
     a->v = emit_slice(m, rows, 2, widths[0] + widths[1], widths[0] + widths[1] + widths[2]);
 }
 
-void map_ms_attention(struct mapper *m)
+/* Attention of rows that hold queries, keys and values. `extra` is added to the scores. */
+static void attend_rows(struct mapper *m, uint32_t rows, uint32_t mask, uint32_t past,
+                        uint32_t extra)
 {
-    uint32_t input = map_in(m, 0), weights = map_in(m, 1), bias = map_in_opt(m, 2);
-    uint32_t past = map_in_opt(m, 4), extra = map_in_opt(m, 5), mask = map_in_opt(m, 3);
     int64_t heads = attention_heads(m, "num_heads"), widths[3];
-    struct attention a = {.heads = heads, .kv_heads = heads};
-    refuse_operand(m, 6, "a cache that is shared");
+    struct attention a = {.q = rows, .heads = heads, .kv_heads = heads};
     refuse_attr(m, "past_present_share_buffer");
     refuse_attr(m, "do_rotary");
     a.causal = map_attr_int(m, "unidirectional", 0) != 0;
-    a.q = emit_matmul(m, input, weights, bias);
     if (!read_widths(m, a.q, widths))
         return;
     struct attention packed = a;
@@ -155,6 +153,24 @@ void map_ms_attention(struct mapper *m)
     map_out(m, 0, emit_attention(m, whole ? &packed : &a));
     if (map_out_used(m, 1))
         map_out(m, 1, both_halves(m, &a));
+}
+
+void map_ms_attention(struct mapper *m)
+{
+    uint32_t input = map_in(m, 0), weights = map_in(m, 1), bias = map_in_opt(m, 2);
+    refuse_operand(m, 6, "a cache that is shared");
+    attend_rows(m, emit_matmul(m, input, weights, bias), map_in_opt(m, 3), map_in_opt(m, 4),
+                map_in_opt(m, 5));
+}
+
+/* The same with a product of 8-bit integers. */
+void map_qattention(struct mapper *m)
+{
+    struct quantisation input = {.scale = map_in(m, 3), .zero = map_in_opt(m, 6)};
+    struct quantisation weights = {.scale = map_in(m, 4), .zero = map_in_opt(m, 7)};
+    uint32_t rows =
+        emit_real_product(m, map_in(m, 0), &input, map_in(m, 1), &weights, map_in(m, 2));
+    attend_rows(m, rows, map_in_opt(m, 5), map_in_opt(m, 8), IR_NONE);
 }
 
 /* --- MultiHeadAttention --- */

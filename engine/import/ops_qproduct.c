@@ -303,17 +303,23 @@ static uint32_t emit_real(struct mapper *m, uint32_t acc, uint32_t scale_a, uint
     return bias == IR_NONE ? y : emit_binary(m, IR_BINARY_ADD, y, bias);
 }
 
+uint32_t emit_real_product(struct mapper *m, uint32_t a, const struct quantisation *by_a,
+                           uint32_t b, const struct quantisation *by_b, uint32_t bias)
+{
+    uint32_t acc = emit_product(m, a, by_a->zero, b, by_b->zero);
+    return emit_real(m, acc, by_a->scale, by_b->scale, bias);
+}
+
 void map_matmul_integer_to_float(struct mapper *m)
 {
-    uint32_t a = map_in(m, 0), b = map_in(m, 1);
-    uint32_t acc = emit_product(m, a, map_in_opt(m, 4), b, map_in_opt(m, 5));
-    map_out(m, 0, emit_real(m, acc, map_in(m, 2), map_in(m, 3), map_in_opt(m, 6)));
+    struct quantisation a = {.scale = map_in(m, 2), .zero = map_in_opt(m, 4)};
+    struct quantisation b = {.scale = map_in(m, 3), .zero = map_in_opt(m, 5)};
+    map_out(m, 0, emit_real_product(m, map_in(m, 0), &a, map_in(m, 1), &b, map_in_opt(m, 6)));
 }
 
 void map_dynamic_quantize_matmul(struct mapper *m)
 {
-    struct quantisation by;
+    struct quantisation by, b = {.scale = map_in(m, 2), .zero = map_in_opt(m, 3)};
     uint32_t a = emit_dynamic_quantize(m, map_in(m, 0), &by);
-    uint32_t acc = emit_product(m, a, by.zero, map_in(m, 1), map_in_opt(m, 3));
-    map_out(m, 0, emit_real(m, acc, by.scale, map_in(m, 2), map_in_opt(m, 4)));
+    map_out(m, 0, emit_real_product(m, a, &by, map_in(m, 1), &b, map_in_opt(m, 4)));
 }

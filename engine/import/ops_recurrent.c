@@ -55,6 +55,7 @@ struct layer {
     int64_t linear, coupled;
     float clip;
     bool batch_first, backward; /* backward: there is no forward direction */
+    bool bytes;                 /* W and R are quantised */
     struct choice choices[2];
 };
 
@@ -145,12 +146,63 @@ static bool is_full(const struct mapper *m, uint32_t lengths, int64_t steps)
     return true;
 }
 
+/* Takes one index of an axis as a tensor of `shape`; IR_NONE stays IR_NONE. */
+static uint32_t emit_pick(struct mapper *m, uint32_t x, uint32_t axis, int64_t index,
+                          const struct shape *shape)
+{
+    if (x == IR_NONE || map_failed(m))
+        return IR_NONE;
+    if (map_shape(m, x)->dim[axis] > 1)
+        x = emit_slice(m, x, axis, index, index + 1);
+    return emit_reshape(m, x, shape);
+}
+
+/* Checks a scale or zero point of weights [directions, rows, columns]: one for each direction, or
+ * for each of its columns. */
+static void check_weight_scale(struct mapper *m, uint32_t scale, const struct shape *weights)
+{
+    const struct shape *shape = map_shape(m, scale);
+    char text[SHAPE_TEXT_MAX];
+    bool fits = (shape->rank == 1 || (shape->rank == 2 && shape->dim[1] == weights->dim[2])) &&
+                shape->dim[0] == weights->dim[0];
+    if (!map_failed(m) && !fits)
+        map_invalid(m, "a scale or zero point of its weights is %s, expected %lld or [%lld,%lld]",
+                    shape_format(shape, text), (long long)weights->dim[0],
+                    (long long)weights->dim[0], (long long)weights->dim[2]);
+}
+
+/* Gives W or R of integers, operand `i`, as an LSTM has them: floats, [directions, columns, rows].
+ * Operand `scale` is followed by the zero point. */
+static uint32_t emit_real_weights(struct mapper *m, const struct layer *l, uint32_t i,
+                                  uint32_t scale)
+{
+    uint32_t w = map_in(m, i), by[2] = {map_in(m, scale), map_in(m, scale + 1)}, parts[2];
+    check_operand(m, i == 1 ? "W" : "R", w, 3, 0, l->directions);
+    if (map_failed(m))
+        return IR_NONE;
+    const struct shape whole = *map_shape(m, w);
+    const struct shape part = {.rank = 2, .dim = {whole.dim[1], whole.dim[2]}};
+    const struct shape turned = {.rank = 3, .dim = {1, whole.dim[2], whole.dim[1]}};
+    for (uint32_t d = 0; d < l->directions && !map_failed(m); d++) {
+        struct quantisation q = {.axis = 1};
+        for (uint32_t k = 0; k < 2; k++) {
+            check_weight_scale(m, by[k], &whole);
+            struct shape one = {.rank = map_shape(m, by[k])->rank - 1, .dim = {whole.dim[2]}};
+            *(k ? &q.zero : &q.scale) = emit_pick(m, by[k], 0, d, &one);
+        }
+        parts[d] = emit_dequantize(m, emit_pick(m, w, 0, d, &part), &q, map_dtype(m, l->x));
+        parts[d] = emit_transpose(m, parts[d], 2, (const int64_t[]){1, 0});
+        parts[d] = emit_reshape(m, parts[d], &turned);
+    }
+    return l->directions == 1 ? parts[0] : emit_concat(m, 2, parts, 0);
+}
+
 static void read_operands(struct mapper *m, struct layer *l)
 {
     uint32_t states = l->batch_first ? 1 : 0; /* the axis of directions */
     l->x = map_in(m, 0);
-    l->w = map_in(m, 1);
-    l->r = map_in(m, 2);
+    l->w = l->bytes ? emit_real_weights(m, l, 1, 8) : map_in(m, 1);
+    l->r = l->bytes ? emit_real_weights(m, l, 2, 10) : map_in(m, 2);
     l->b = map_in_opt(m, 3);
     l->lengths = map_in_opt(m, 4);
     l->h0 = map_in_opt(m, 5);
@@ -186,17 +238,6 @@ static void read_operands(struct mapper *m, struct layer *l)
 }
 
 /* --- nodes --- */
-
-/* Takes one index of an axis as a tensor of `shape`; IR_NONE stays IR_NONE. */
-static uint32_t emit_pick(struct mapper *m, uint32_t x, uint32_t axis, int64_t index,
-                          const struct shape *shape)
-{
-    if (x == IR_NONE || map_failed(m))
-        return IR_NONE;
-    if (map_shape(m, x)->dim[axis] > 1)
-        x = emit_slice(m, x, axis, index, index + 1);
-    return emit_reshape(m, x, shape);
-}
 
 /* Makes the bias of the product and, in `inner`, the one that a linear GRU scales. */
 static uint32_t emit_biases(struct mapper *m, const struct layer *l, uint32_t d, uint32_t *inner)
@@ -290,25 +331,36 @@ static uint32_t emit_joined(struct mapper *m, const struct layer *l, const uint3
     return l->directions == 1 ? wide[0] : emit_concat(m, 2, wide, axis);
 }
 
-void map_recurrent(struct mapper *m)
+static void map_layer(struct mapper *m, struct layer *l)
 {
-    struct layer l = {.cell = &cells[m->row->func]};
     uint32_t outputs[2][3], parts[3][2];
-    read_attributes(m, &l);
-    read_operands(m, &l);
-    for (uint32_t d = 0; d < l.directions && !map_failed(m); d++) {
+    read_attributes(m, l);
+    read_operands(m, l);
+    for (uint32_t d = 0; d < l->directions && !map_failed(m); d++) {
         outputs[d][2] = IR_NONE;
-        emit_direction(m, &l, d, outputs[d]);
+        emit_direction(m, l, d, outputs[d]);
         for (uint32_t i = 0; i < 3; i++)
             parts[i][d] = outputs[d][i];
-        if (l.batch_first && map_out_used(m, 0))
+        if (l->batch_first && map_out_used(m, 0))
             parts[0][d] = emit_transpose(m, parts[0][d], 3, (const int64_t[]){1, 0, 2});
     }
     if (map_failed(m))
         return;
     if (map_out_used(m, 0))
-        map_out(m, 0, emit_joined(m, &l, parts[0], l.batch_first ? 2 : 1));
-    for (uint32_t i = 1; i < (l.cell->kind == IR_RECURRENT_LSTM ? 3 : 2); i++)
+        map_out(m, 0, emit_joined(m, l, parts[0], l->batch_first ? 2 : 1));
+    for (uint32_t i = 1; i < (l->cell->kind == IR_RECURRENT_LSTM ? 3 : 2); i++)
         if (map_out_used(m, i))
-            map_out(m, i, emit_joined(m, &l, parts[i], l.batch_first ? 1 : 0));
+            map_out(m, i, emit_joined(m, l, parts[i], l->batch_first ? 1 : 0));
+}
+
+void map_recurrent(struct mapper *m)
+{
+    map_layer(m, &(struct layer){.cell = &cells[m->row->func]});
+}
+
+/* onnxruntime's LSTM with weights of integers rounds inputs and states too, at every step; here
+ * these stay real numbers. */
+void map_dynamic_quantize_lstm(struct mapper *m)
+{
+    map_layer(m, &(struct layer){.cell = &cells[IR_RECURRENT_LSTM], .bytes = true});
 }

@@ -94,6 +94,9 @@ UNSUPPORTED = {
               {"num_heads": 3}),
     "attribute 'do_rotary' is not 0":
         of_ms("Attention", [tokens, (F, [8, 36]), row36], {"num_heads": 3, "do_rotary": 1}),
+    "attribute 'past_present_share_buffer' is not 0":
+        of_ms("QAttention", [(U, [2, 5, 8]), (U, [8, 36]), row36, "one", "one"],
+              {"num_heads": 3, "past_present_share_buffer": 1}, held=[one]),
     "a mask of 3 lengths for 2 sequences":
         of_ms("Attention", [tokens, (F, [8, 36]), row36, (T.INT32, [3])], {"num_heads": 3}),
     "a mask of rank 5":
@@ -226,6 +229,18 @@ INVALID = {
               held=[five]),
     "a window from -2 before a query to -1 behind it":
         model("Attention", [heads] * 3, {"left_window_size": -2}, opset=23),
+    "a scale or zero point of its weights is [3], expected 1 or [1,16]":
+        of_ms("DynamicQuantizeLSTM",
+              [(F, [2, 1, 3]), (U, [1, 3, 16]), (U, [1, 4, 16]), *[""] * 5, (F, [3]), (U, [1]),
+               (F, [1]), (U, [1])], {"hidden_size": 4}),
+    "a scale or zero point of its weights is [1,4], expected 1 or [1,16]":
+        of_ms("DynamicQuantizeLSTM",
+              [(F, [2, 1, 3]), (U, [1, 3, 16]), (U, [1, 4, 16]), *[""] * 5, (F, [1]), (U, [1]),
+               (F, [1]), (U, [1, 4])], {"hidden_size": 4}),
+    "W is [1,3], expected rank 3":
+        of_ms("DynamicQuantizeLSTM",
+              [(F, [2, 1, 3]), (U, [1, 3]), (U, [1, 4, 16]), *[""] * 5, (F, [1]), (U, [1]),
+               (F, [1]), (U, [1])], {"hidden_size": 4}),
     "attribute 'hidden_size' is 9223372036854775807":
         model("LSTM", [(F, [2, 1, 3]), (F, [1, 16, 3]), (F, [1, 16, 4])],
               {"hidden_size": 2**63 - 1}),

@@ -113,6 +113,21 @@ def transformer():
     return n.model(norm(n.node("Add", dense(y, 64, 32), x)), ["N", 12, 32]), {"x": (12, 32)}
 
 
+def sequences():
+    """An LSTM of both directions, then onnxruntime's attention: quantised at run time alone."""
+    n = Net(7, [("x", TensorProto.FLOAT, ["N", 12, 32])])
+    x = n.node("Transpose", "x", perm=[1, 0, 2])
+    x = n.node("LSTM", x, n.weight(2, 64, 32, fan=32), n.weight(2, 64, 16, fan=16),
+               n.weight(2, 128, fan=9), direction="bidirectional", hidden_size=16)
+    x = n.node("Transpose", x, perm=[2, 0, 1, 3])
+    x = n.node("Reshape", x, n.known(np.array([0, 12, 32])))
+    y = n.node("Attention", x, n.weight(32, 96, fan=32), n.weight(96, fan=9), num_heads=4)
+    n.nodes[-1].domain = "com.microsoft"
+    model = n.model(n.node("Add", x, y), ["N", 12, 32])
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return model, {"x": (12, 32)}
+
+
 def data(shapes, seed, batch):
     rng = np.random.default_rng(seed)
     return {k: rng.normal(0, 1, (batch, *s)).astype(np.float32) for k, s in shapes.items()}
@@ -227,8 +242,8 @@ PAIRS = {  # what only QuantizeLinear and DequantizeLinear say
 }
 
 
-def variants(floats, shapes):
-    """Name and file of each way to quantise the network."""
+def static_variants(floats, shapes):
+    """Name and file of each way to quantise the network once for all."""
     folder = os.path.dirname(floats)
     rows = [(f"QDQ_{k}", QuantFormat.QDQ, v) for k, v in {**WAYS, **PAIRS}.items()]
     rows += [(f"QOperator_{k}", QuantFormat.QOperator, v) for k, v in WAYS.items()]
@@ -238,21 +253,31 @@ def variants(floats, shapes):
                         activation_type=activations, per_channel=per_channel,
                         extra_options=options)
         yield name, path
-    for kind in (U8, S8):
-        path = os.path.join(folder, f"dynamic_{kind}.onnx")
-        quantize_dynamic(floats, path, weight_type=kind)
-        yield f"dynamic_{kind}", path
+
+
+def dynamic_variants(floats):
+    for kind, channels in ((U8, False), (S8, False), (S8, True)):
+        name = f"dynamic_{kind}" + "_channels" * channels
+        path = os.path.join(os.path.dirname(floats), name + ".onnx")
+        quantize_dynamic(floats, path, weight_type=kind, per_channel=channels)
+        yield name, path
+
+
+def variants(make, floats, shapes):
+    if make != sequences:
+        yield from static_variants(floats, shapes)
+    yield from dynamic_variants(floats)
 
 
 def main():
     inferctl, number, failed = sys.argv[1], 0, 0
-    for make in (cnn, transformer):
+    for make in (cnn, transformer, sequences):
         with tempfile.TemporaryDirectory() as folder:
             floats = os.path.join(folder, "float.onnx")
             model, shapes = make()
             onnx.save(model, floats)
             feeds = data(shapes, 99, BATCH)
-            for name, path in variants(floats, shapes):
+            for name, path in variants(make, floats, shapes):
                 model = onnx.load(path)
                 dynamic = name.startswith("dynamic")
                 errors, n = ([], 0) if dynamic else check_pieces(inferctl, folder, model, feeds)
