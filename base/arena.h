@@ -17,6 +17,11 @@ struct arena;
 struct arena *arena_new(size_t limit);
 void arena_free(struct arena *arena);
 
+static inline void arena_cleanup(struct arena **at) /* for CLEANUP (base/compiler.h) */
+{
+    arena_free(*at);
+}
+
 /* NULL if there is no memory or the limit is reached. size 0 gives a unique pointer. */
 void *arena_alloc(struct arena *arena, size_t size) MUST_USE;
 

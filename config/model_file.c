@@ -568,11 +568,6 @@ static enum status file_make(const struct making *m, const char *folder)
     return warmups_make(m);
 }
 
-static void arena_cleanup(struct arena **at)
-{
-    arena_free(*at);
-}
-
 enum status model_file_parse(const char *name, const void *data, size_t size, const char *folder,
                              const struct log_sink *log, struct model_file **out, struct error *err)
 {

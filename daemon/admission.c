@@ -2,6 +2,8 @@
 /* Requests against models; see admission.h. */
 #include "daemon/admission.h"
 
+#include <stdio.h>
+
 #include "base/checked.h"
 #include "base/names.h"
 
@@ -47,12 +49,14 @@ static enum status tensor_check(const struct engine_binding *wanted,
     return STATUS_OK;
 }
 
+/* --- instances --- */
+
 /* Finds how many instances the request has; all its inputs must have as many. */
 static enum status instances_check(const struct engine_binding *wanted,
-                                   const struct message_tensor *came, uint32_t max_batch,
-                                   uint32_t *instances, struct error *err)
+                                   const struct message_tensor *came, uint32_t axis,
+                                   uint32_t max_batch, uint32_t *instances, struct error *err)
 {
-    int64_t n = came->shape.dim[0];
+    int64_t n = came->shape.dim[axis];
     if (n < 1 || n > max_batch)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "input '%s': %lld instances; this model takes 1 to %u", wanted->name,
@@ -63,6 +67,52 @@ static enum status instances_check(const struct engine_binding *wanted,
                          (long long)n, *instances);
     *instances = (uint32_t)n;
     return STATUS_OK;
+}
+
+/* --- free dimensions --- */
+
+static enum status value_check(const struct engine_info *model, uint32_t input, uint32_t axis,
+                               int64_t value, int64_t *known, struct error *err)
+{
+    const struct engine_free *f = &model->free[model->input_axes[input].free[axis] - 1];
+    if (value < f->low || value > f->high)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "input '%s': dimension %u ('%s') is %lld; this model takes %lld to %lld",
+                         model->inputs[input].name, axis, f->name, (long long)value,
+                         (long long)f->low, (long long)f->high);
+    if (*known && *known != value)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "input '%s': dimension %u ('%s') is %lld, but %lld elsewhere",
+                         model->inputs[input].name, axis, f->name, (long long)value,
+                         (long long)*known);
+    *known = value;
+    return STATUS_OK;
+}
+
+/* Takes the values of the free dimensions from an input. */
+static enum status values_check(const struct engine_info *model, uint32_t input,
+                                const struct shape *shape, int64_t *values, struct error *err)
+{
+    for (uint32_t d = 0; model->n_free && d < shape->rank; d++) {
+        uint32_t number = model->input_axes[input].free[d];
+        if (number)
+            TRY(value_check(model, input, d, shape->dim[d], &values[number - 1], err));
+    }
+    return STATUS_OK;
+}
+
+static enum status no_point(const struct engine_info *model, const int64_t *values,
+                            struct error *err)
+{
+    char text[160] = "";
+    size_t len = 0;
+    for (uint32_t i = 0; i < model->n_free && len < sizeof(text) - 1; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%.32s=%lld", i ? ", " : "",
+                                model->free[i].name, (long long)values[i]);
+    return error_set(err, STATUS_FAILED_PRECONDITION,
+                     "no profile of the model is for %s: its plan must be built with one "
+                     "(inferctl build --profiles)",
+                     text);
 }
 
 static enum status no_such(const char *what, struct message_text wanted,
@@ -76,10 +126,13 @@ static enum status no_such(const char *what, struct message_text wanted,
                      MESSAGE_TEXT(wanted), names_text(&names));
 }
 
+static const struct engine_axes plain;
+
 static enum status inputs_check(const struct engine_info *model, uint32_t max_batch,
                                 const struct request *request, struct admission *out,
                                 struct error *err)
 {
+    int64_t values[ENGINE_MAX_FREE] = {0};
     out->instances = model->batched ? 0 : 1;
     out->payload_bytes = 0;
     for (uint32_t i = 0; i < model->n_inputs; i++) {
@@ -88,9 +141,11 @@ static enum status inputs_check(const struct engine_info *model, uint32_t max_ba
         if (at < 0)
             return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s' is missing", wanted->name);
         const struct message_tensor *came = &request->inputs[at];
+        const struct engine_axes *axes = model->input_axes ? &model->input_axes[i] : &plain;
         TRY(tensor_check(wanted, came, err));
-        if (model->batched)
-            TRY(instances_check(wanted, came, max_batch, &out->instances, err));
+        TRY(values_check(model, i, &came->shape, values, err));
+        if (model->batched && !axes->shared)
+            TRY(instances_check(wanted, came, axes->batch, max_batch, &out->instances, err));
         size_t bytes;
         if (!shape_bytes(&came->shape, came->dtype, &bytes) ||
             !checked_round_up(bytes, ADMISSION_ALIGN, &bytes) ||
@@ -101,7 +156,7 @@ static enum status inputs_check(const struct engine_info *model, uint32_t max_ba
     for (uint32_t i = 0; i < request->n_inputs; i++)
         if (!model_has_input(model, request->inputs[i].name))
             return no_such("input", request->inputs[i].name, model->inputs, model->n_inputs, err);
-    return STATUS_OK;
+    return engine_point_for(model, values, &out->point) ? STATUS_OK : no_point(model, values, err);
 }
 
 static enum status outputs_check(const struct engine_info *model, const struct request *request,
@@ -128,9 +183,9 @@ enum status admission_check(const struct engine_info *model, uint32_t max_batch,
     struct admission admission;
     TRY(inputs_check(model, max_batch, request, &admission, err));
     TRY(outputs_check(model, request, &admission, err));
-    /* Apart from the number of instances all requests of a model have the same shapes, so any of
+    /* At a point all requests have the same shapes apart from the number of instances, so any of
      * them may share a batch. */
-    admission.shape_key = 0;
+    admission.shape_key = admission.point;
     admission.instances = MAX(admission.instances, 1u); /* a model without inputs */
     *out = admission;
     return STATUS_OK;
@@ -152,7 +207,7 @@ static enum status bindings_check(const struct engine_binding *bindings, uint32_
 
 enum status admission_model_check(const struct engine_info *model, struct error *err)
 {
-    for (uint32_t i = 0; model->batched && i < model->n_inputs; i++)
+    for (uint32_t i = 0; model->batched && !model->input_axes && i < model->n_inputs; i++)
         if (model->inputs[i].shape.rank == 0 || model->inputs[i].shape.dim[0] != -1)
             return error_set(err, STATUS_FAILED_PRECONDITION,
                              "input '%s' of a batched model does not count instances",

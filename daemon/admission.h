@@ -13,6 +13,7 @@
 
 struct admission {
     uint32_t instances;
+    uint32_t point;                     /* of the engine's, by its number */
     uint64_t shape_key;                 /* requests with equal keys may share a batch */
     uint8_t input[MESSAGE_MAX_TENSORS]; /* the request's input for each of the model's */
     uint32_t n_outputs;

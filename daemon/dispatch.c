@@ -55,7 +55,8 @@ static struct batch *batch_form(struct dispatch *d, const struct batcher_decisio
     batch->items = decision->batch;
     batch->instances = decision->instances;
     batch->run_ns = 0;
-    batch->limit_ns = dispatch_pace_limit(batch->model, batch->instances);
+    batch->point = dispatch_inflight_of(batch->items)->point; /* the same for all: the shape key */
+    batch->limit_ns = dispatch_pace_limit(batch->model, batch->point, batch->instances);
     batch->formed_ns = now_ns;
     return batch;
 }

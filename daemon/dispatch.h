@@ -64,6 +64,7 @@ struct inflight {
     struct slab *run;       /* the state of a request whose model is one */
     struct inflight *whole; /* the request that this is a step of; NULL: it is none */
     uint32_t step;
+    uint32_t point; /* of the engine's, by its number */
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
     uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for, */
@@ -88,6 +89,7 @@ struct batch {
     uint32_t worker;
     struct model *model;
     const struct engine_profile *profile;
+    uint32_t point;     /* of the engine's, by its number */
     uint32_t instances; /* once it has run: those that ran */
     uint64_t formed_ns;
     struct batcher_item *items; /* unchanged from its forming to its delivery */
@@ -147,8 +149,10 @@ void dispatch_cancel_all(struct dispatch *dispatch, struct inflight *first);
 /* Where output k of a request that ran lies. */
 static inline const void *inflight_output(const struct inflight *inflight, uint32_t k)
 {
+    const struct engine_binding *outputs =
+        engine_point_outputs(inflight->model->info, inflight->point);
     return (const uint8_t *)inflight->batch->output + inflight->batch->profile->out_offset[k] +
-           inflight->first * inflight->model->info->outputs[k].instance_bytes;
+           inflight->first * outputs[k].instance_bytes;
 }
 
 /* Says that the outputs of a request that ran stay in use for longer than it takes to write a
@@ -190,7 +194,7 @@ enum status dispatch_pipeline_load(struct dispatch *dispatch, const struct confi
 struct dispatch_trial {
     struct model *model;
     const struct engine_input *inputs; /* of the model; the bytes are pinned */
-    uint32_t batch, count;
+    uint32_t point, batch, count;
 };
 enum status dispatch_model_try(struct dispatch *dispatch, const struct dispatch_trial *trial,
                                struct error *err);

@@ -18,9 +18,9 @@ void dispatch_pace_note(struct model *model, const struct engine_profile *profil
         pace->limit_ns = PACE_TIMES * histogram_quantile(&pace->run_ns, 0.99);
 }
 
-uint64_t dispatch_pace_limit(const struct model *model, uint32_t instances)
+uint64_t dispatch_pace_limit(const struct model *model, uint32_t point, uint32_t instances)
 {
-    const struct engine_profile *profile = engine_profile_for(model->engine, instances);
+    const struct engine_profile *profile = engine_profile_for(model->engine, point, instances);
     return profile ? model->paces[profile - model->info->profiles].limit_ns : 0;
 }
 

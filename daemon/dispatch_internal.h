@@ -85,9 +85,9 @@ void dispatch_batch_run(struct dispatch *dispatch, struct batch *batch, struct m
 
 /* Under the lock: takes note that a batch of this profile took so long. */
 void dispatch_pace_note(struct model *model, const struct engine_profile *profile, uint64_t run_ns);
-/* Under the lock: how long a batch of so many instances may take, unless the configured time is
- * longer (R30 of docs/operations.md). */
-uint64_t dispatch_pace_limit(const struct model *model, uint32_t instances);
+/* Under the lock: how long a batch of so many instances may take at a point, unless the
+ * configured time is longer (R30 of docs/operations.md). */
+uint64_t dispatch_pace_limit(const struct model *model, uint32_t point, uint32_t instances);
 
 /* Under the lock: the worker has a free batch, and nothing to do. */
 void dispatch_worker_idle(struct dispatch *dispatch, uint32_t worker, uint64_t now_ns);

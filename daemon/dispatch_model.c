@@ -291,7 +291,7 @@ static enum status context_try(struct context *context, const struct dispatch_tr
                                void *output, struct error *err)
 {
     for (uint32_t i = 0; i < trial->count; i++) {
-        TRY(context_enqueue(context, trial->batch, trial->inputs, output, err));
+        TRY(context_enqueue_at(context, trial->point, trial->batch, trial->inputs, output, err));
         TRY(context_wait(context, NULL, err));
     }
     return STATUS_OK;

@@ -69,7 +69,8 @@ static enum status part_execute(struct dispatch *d, struct batch *batch, struct 
                                 bool *spent)
 {
     enum status status = STATUS_OK;
-    TRY(context_enqueue(lane->context, part->instances, lane->inputs, output, &batch->err));
+    TRY(context_enqueue_at(lane->context, batch->point, part->instances, lane->inputs, output,
+                           &batch->err));
     if (engine_device_apart(d->config.device)) {
         status = context_wait_inputs(lane->context, &batch->err);
         *spent = !status;
@@ -205,9 +206,11 @@ static bool scratch_ready(struct dispatch *d, struct dispatch_worker *worker, si
 static void part_move(const struct batch *batch, const struct part *part, const char *from)
 {
     const struct engine_info *info = batch->model->info;
-    const struct engine_profile *ran = engine_profile_for(batch->model->engine, part->instances);
+    const struct engine_binding *outputs = engine_point_outputs(info, batch->point);
+    const struct engine_profile *ran =
+        engine_profile_for(batch->model->engine, batch->point, part->instances);
     for (uint32_t k = 0; k < info->n_outputs; k++) {
-        size_t instance = info->outputs[k].instance_bytes, size = part->instances * instance;
+        size_t instance = outputs[k].instance_bytes, size = part->instances * instance;
         if (size)
             memcpy((char *)batch->output + batch->profile->out_offset[k] +
                        part->instance * instance,
@@ -323,7 +326,7 @@ void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_la
     bool spent = false;
     batch->instances = instances;
     batch->times = (struct engine_times){0};
-    batch->profile = engine_profile_for(batch->model->engine, instances);
+    batch->profile = engine_profile_for(batch->model->engine, batch->point, instances);
     enum status status = part_run(d, batch, lane, &whole, batch->output, &batch->times, &spent);
     if (!status) {
         batch->run_ns = clock_now_ns() - start_ns;

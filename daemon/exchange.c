@@ -243,18 +243,19 @@ static void outputs_fill(struct response *response, const struct inflight *infli
     const struct engine_info *info = inflight->model->info;
     response->n_outputs = inflight->n_outputs;
     for (uint32_t k = 0; k < inflight->n_outputs; k++) {
-        const struct engine_binding *b = &info->outputs[inflight->output[k]];
+        uint32_t at = inflight->output[k];
+        const struct engine_binding *b = &engine_point_outputs(info, inflight->point)[at];
         struct message_tensor *t = &response->outputs[k];
         t->name = message_text_of(b->name);
         t->dtype = b->dtype;
         t->shape = b->shape;
         t->size = b->instance_bytes;
         if (info->batched) {
-            t->shape.dim[0] = inflight->item.instances;
+            t->shape.dim[info->output_axes ? info->output_axes[at].batch : 0] =
+                inflight->item.instances;
             t->size *= inflight->item.instances;
         }
-        t->data = inflight->run ? pipeline_run_output(inflight, inflight->output[k])
-                                : inflight_output(inflight, inflight->output[k]);
+        t->data = inflight->run ? pipeline_run_output(inflight, at) : inflight_output(inflight, at);
         t->region = (struct message_region){0};
     }
 }

@@ -139,6 +139,7 @@ static void inflight_fill(struct inflight *inflight, const struct connection *c,
     inflight->item.deadline_ns = deadline_of(c->loop, model, request);
     inflight->id = request->id;
     inflight->model = model_ref(model);
+    inflight->point = admission->point;
     inflight->n_outputs = admission->n_outputs;
     memcpy(inflight->output, admission->output, admission->n_outputs);
     for (uint32_t k = 0; k < admission->n_outputs; k++)
@@ -217,7 +218,8 @@ static enum status regions_take(struct connection *c, const struct request *requ
     struct regions_owner owner = {0};
     for (uint32_t k = 0; k < request->n_outputs; k++) {
         const struct message_region *place = &request->regions[k];
-        const struct engine_binding *b = &info->outputs[inflight->output[k]];
+        const struct engine_binding *b =
+            &engine_point_outputs(info, inflight->point)[inflight->output[k]];
         uint64_t bytes = b->instance_bytes * (info->batched ? inflight->item.instances : 1);
         if (!place->sized)
             continue;

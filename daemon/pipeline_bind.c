@@ -604,11 +604,6 @@ static enum status pipeline_make(struct binder *b)
     return STATUS_OK;
 }
 
-static void arena_cleanup(struct arena **at)
-{
-    arena_free(*at);
-}
-
 enum status pipeline_bind(const struct table *table, struct model_file *file, struct pipeline **out,
                           struct error *err)
 {

@@ -293,6 +293,7 @@ static void step_fill(struct inflight *step, const struct pipeline_run *run, uin
     step->model = model_ref(what->model);
     step->item.instances = what->instances ? what->instances : request->item.instances;
     step->item.priority = request->item.priority;
+    step->point = 0;
     step->item.shape_key = 0; /* as admission has it */
     step->item.flow = request->item.flow;
     step->item.deadline_ns = deadline_of(request, what->model, now_ns);

@@ -17,7 +17,8 @@ struct warming {
     struct device *device;
     const struct engine_info *info;
     const struct model_file_warmup *warmup;
-    int folder; /* the model's; -1: it cannot be opened */
+    uint32_t point; /* of the engine's: the one that has the declared sizes */
+    int folder;     /* the model's; -1: it cannot be opened */
     void *buffer;
     struct engine_span spans[MESSAGE_MAX_TENSORS];
     struct engine_input inputs[MESSAGE_MAX_TENSORS];
@@ -120,6 +121,29 @@ static enum status input_size(const struct warming *w, const struct engine_bindi
     return STATUS_OK;
 }
 
+/* Whether all inputs are declared with the sizes that they have at the point. */
+static bool point_fits(const struct warming *w, uint32_t point)
+{
+    const struct engine_binding *inputs = engine_point_inputs(w->info, point);
+    for (uint32_t i = 0; i < w->info->n_inputs; i++) {
+        const struct model_file_warm_input *in = input_find(w->warmup, inputs[i].name);
+        size_t declared;
+        if (!in || !shape_bytes(&in->shape, inputs[i].dtype, &declared) ||
+            declared != inputs[i].instance_bytes)
+            return false;
+    }
+    return true;
+}
+
+/* The point that fits; else the first, of which errors tell. */
+static uint32_t point_find(const struct warming *w)
+{
+    for (uint32_t i = 0; i < w->info->n_points; i++)
+        if (point_fits(w, i))
+            return i;
+    return 0;
+}
+
 static enum status sizes_check(const struct warming *w, size_t sizes[MESSAGE_MAX_TENSORS],
                                size_t *sum, struct error *err)
 {
@@ -130,7 +154,7 @@ static enum status sizes_check(const struct warming *w, size_t sizes[MESSAGE_MAX
         return refuse(w, err, "expected %u inputs, got %u", w->info->n_inputs, w->warmup->n_inputs);
     *sum = ADMISSION_ALIGN;
     for (uint32_t i = 0; i < w->info->n_inputs; i++) {
-        TRY(input_size(w, &w->info->inputs[i], &sizes[i], err));
+        TRY(input_size(w, &engine_point_inputs(w->info, w->point)[i], &sizes[i], err));
         if (!checked_add(*sum, sizes[i] + ADMISSION_ALIGN, sum))
             return refuse(w, err, "its inputs are too large");
     }
@@ -156,7 +180,9 @@ static enum status inputs_make(struct warming *w, struct error *err)
 static enum status inputs_run(struct dispatch *dispatch, struct model *model, struct warming *w,
                               struct error *err)
 {
-    const struct dispatch_trial trial = {model, w->inputs, w->warmup->batch, w->warmup->count};
+    w->point = point_find(w);
+    const struct dispatch_trial trial = {model, w->inputs, w->point, w->warmup->batch,
+                                         w->warmup->count};
     TRY(inputs_make(w, err));
     return dispatch_model_try(dispatch, &trial, err);
 }

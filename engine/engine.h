@@ -41,13 +41,38 @@ struct context;
 struct engine_binding {
     const char *name;
     enum dtype dtype;
-    struct shape shape;    /* of a batched model dim[0] is -1: it counts instances */
-    size_t instance_bytes; /* bytes of one instance; of the whole tensor if not batched */
+    struct shape shape;    /* -1: it counts instances, or requests choose it (engine_axes) */
+    size_t instance_bytes; /* bytes of one instance at most; of the whole tensor if not batched */
 };
 
-/* What was tuned for one batch size. */
+/* A dimension whose size each request chooses: the model was built to take these. */
+struct engine_free {
+    const char *name;
+    int64_t low, high;
+    bool pads; /* a point with a larger value may run the request, and nobody sees it */
+};
+
+/* What the dimensions of an input or an output are. */
+struct engine_axes {
+    bool shared;   /* of a batched model: all instances of a batch have this input together */
+    uint8_t batch; /* the axis that counts instances, of a batched model, unless it is shared */
+    uint8_t free[SHAPE_MAX_RANK]; /* which free dimension it is, from 1 on; 0: none */
+};
+
+/* One value of each free dimension, and what the engine has for them. A model without free
+ * dimensions has one point. */
+enum { ENGINE_MAX_FREE = 8 };
+struct engine_point {
+    int64_t values[ENGINE_MAX_FREE];
+    /* As in engine_info, but only the instances are -1, and instance_bytes are the point's own. */
+    const struct engine_binding *inputs, *outputs;
+    uint32_t first, n; /* profiles, by rising batch */
+};
+
+/* What was tuned for one batch size at one point. */
 struct engine_profile {
     uint32_t batch;           /* the batch size in instances; 1 for a model that is not batched */
+    uint32_t point;           /* its number */
     const struct shape *in;   /* shapes of the n_inputs inputs */
     const struct shape *out;  /* shapes of the n_outputs outputs */
     const size_t *out_offset; /* where output i starts in an output buffer; multiples of 64 */
@@ -62,10 +87,14 @@ struct engine_info {
     const char *device; /* fingerprint the plan was built for */
     char digest[33];    /* of the source model, hex */
     bool batched;
-    uint32_t max_batch;
-    uint32_t n_inputs, n_outputs, n_profiles;
+    uint32_t max_batch; /* of every point */
+    uint32_t n_inputs, n_outputs, n_profiles, n_free;
+    uint32_t n_points; /* by rising size. 0: one, of which nothing is said but what is here */
     const struct engine_binding *inputs, *outputs;
-    const struct engine_profile *profiles; /* by rising batch */
+    const struct engine_axes *input_axes, *output_axes; /* NULL: all zeros */
+    const struct engine_free *free;
+    const struct engine_point *points;
+    const struct engine_profile *profiles;
     size_t weight_bytes;
     size_t out_bytes_max; /* the largest out_bytes: a buffer of this size serves every profile */
 };
@@ -167,6 +196,10 @@ struct engine_times {
 enum status context_enqueue(struct context *ctx, uint32_t batch, const struct engine_input *inputs,
                             void *output, struct error *err);
 
+/* The same at a point, by its number; context_enqueue takes the first. */
+enum status context_enqueue_at(struct context *ctx, uint32_t point, uint32_t batch,
+                               const struct engine_input *inputs, void *output, struct error *err);
+
 /* Blocks until the bytes of the inputs are no longer read, which is until the batch has run if the
  * device reads them in place. May be called between context_enqueue and context_wait. */
 enum status context_wait_inputs(struct context *ctx, struct error *err);
@@ -181,11 +214,50 @@ struct engine_layer {
     uint64_t time_ns;               /* 0: not timed */
 };
 /* Writes at most `max` layers, from the one numbered `first` on, of the profile that batches of
- * this size run on, in the order in which they run; returns how many there are. */
-uint32_t engine_layers(const struct engine *engine, uint32_t batch, uint32_t first,
+ * this size run on at a point, in the order in which they run; returns how many there are. */
+uint32_t engine_layers(const struct engine *engine, uint32_t point, uint32_t batch, uint32_t first,
                        struct engine_layer *out, uint32_t max);
 
-/* The profile that a batch of this size runs on; NULL: the size is 0 or too large. */
-const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t batch);
+/* The profile that a batch of this size runs on at a point; NULL: there is no such point, or the
+ * size is 0 or too large. */
+const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t point,
+                                                uint32_t batch);
+
+/* Whether a point runs requests of these values: they are its own, or smaller and padded. */
+static inline bool engine_point_holds(const struct engine_info *info, uint32_t point,
+                                      const int64_t *values)
+{
+    for (uint32_t i = 0; i < info->n_free; i++) {
+        int64_t own = info->points[point].values[i];
+        if (values[i] > own || (values[i] < own && !info->free[i].pads))
+            return false;
+    }
+    return true;
+}
+
+/* The first point that holds the values, and so the smallest. False: there is none. */
+static inline bool engine_point_for(const struct engine_info *info, const int64_t *values,
+                                    uint32_t *point)
+{
+    for (uint32_t i = 0; i < info->n_points || i == 0; i++)
+        if (engine_point_holds(info, i, values)) {
+            *point = i;
+            return true;
+        }
+    return false;
+}
+
+/* The bindings of a point. */
+static inline const struct engine_binding *engine_point_inputs(const struct engine_info *info,
+                                                               uint32_t point)
+{
+    return info->n_points ? info->points[point].inputs : info->inputs;
+}
+
+static inline const struct engine_binding *engine_point_outputs(const struct engine_info *info,
+                                                                uint32_t point)
+{
+    return info->n_points ? info->points[point].outputs : info->outputs;
+}
 
 #endif

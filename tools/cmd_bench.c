@@ -69,7 +69,7 @@ static const char *const part_keys[LATENCY] = {"input_p50_us", "compute_p50_us",
 struct bench {
     const struct bench_args *args;
     struct model model;
-    uint32_t batch;
+    uint32_t batch, point;
     bool resident; /* inputs and outputs are not copied */
     struct trace_base *base;
     pthread_barrier_t start;
@@ -101,7 +101,7 @@ static enum status make_inputs(struct runner *r)
     const struct engine_info *info = engine_describe(b->model.engine);
     uint64_t seed = 1 + r->index;
     for (uint32_t i = 0; i < info->n_inputs; i++) {
-        size_t bytes = info->inputs[i].instance_bytes * b->batch;
+        size_t bytes = engine_point_inputs(info, b->point)[i].instance_bytes * b->batch;
         TRY(engine_buffer_alloc(b->model.device, bytes ? bytes : 1, "input", &r->inputs[i],
                                 &r->err));
         tensor_random(r->inputs[i], bytes / dtype_size(info->inputs[i].dtype),
@@ -115,8 +115,8 @@ static enum status make_inputs(struct runner *r)
 
 static enum status run_one(struct runner *r, bool resident, struct engine_times *times)
 {
-    TRY(context_enqueue(r->ctx, r->bench->batch, resident ? NULL : r->bound,
-                        resident ? NULL : r->output, &r->err));
+    TRY(context_enqueue_at(r->ctx, r->bench->point, r->bench->batch, resident ? NULL : r->bound,
+                           resident ? NULL : r->output, &r->err));
     return context_wait(r->ctx, times, &r->err);
 }
 
@@ -221,8 +221,10 @@ static double quantile_us(const struct result *result, int series, double q)
 static void print_layers_json(struct json *j, const struct runner *r)
 {
     uint32_t n = 0;
-    const struct layer_time *layers = context_layer_times(r->ctx, r->bench->batch, &n);
-    const struct ir_graph *graph = engine_graph_for(r->bench->model.engine, r->bench->batch);
+    const struct layer_time *layers =
+        context_layer_times(r->ctx, r->bench->point, r->bench->batch, &n);
+    const struct ir_graph *graph =
+        engine_graph_for(r->bench->model.engine, r->bench->point, r->bench->batch);
     json_list(j, "layers");
     for (uint32_t i = 0; i < n; i++) {
         json_object(j, NULL);
@@ -294,8 +296,10 @@ static void print_layers(const struct runner *r)
     uint32_t n = 0;
     uint64_t sum = 0;
     int width = (int)strlen("tactic");
-    const struct layer_time *layers = context_layer_times(r->ctx, r->bench->batch, &n);
-    const struct ir_graph *graph = engine_graph_for(r->bench->model.engine, r->bench->batch);
+    const struct layer_time *layers =
+        context_layer_times(r->ctx, r->bench->point, r->bench->batch, &n);
+    const struct ir_graph *graph =
+        engine_graph_for(r->bench->model.engine, r->bench->point, r->bench->batch);
     for (uint32_t i = 0; i < n; i++) {
         sum += layers[i].total_ns;
         width = MAX(width, (int)strlen(layers[i].node->tactic->name));
@@ -434,6 +438,7 @@ static enum status bench(struct bench *b, const char *path, struct error *err)
 {
     struct arg_u32s batches = {.n = 1, .list = {b->batch}};
     TRY(model_open(&b->model, path, &b->args->model, &batches, err));
+    b->point = engine_describe(b->model.engine)->n_points - 1; /* the largest */
     enum status status = bench_model(b, err);
     trace_base_free(b->base);
     model_close(&b->model);

@@ -138,11 +138,16 @@ static void json_layer(struct json *j, const struct ir_graph *graph, const struc
     json_end(j);
 }
 
-static void json_profile(struct json *j, const struct plan_profile *profile)
+static void json_profile(struct json *j, const struct plan *plan,
+                         const struct plan_profile *profile)
 {
     const struct ir_graph *graph = profile->graph;
     json_object(j, NULL);
     json_uint(j, "batch", profile->batch);
+    json_object(j, "sizes");
+    for (uint32_t i = 0; i < plan->n_free; i++)
+        json_uint(j, plan->free[i].name, (uint64_t)profile->values[i]);
+    json_end(j);
     json_uint(j, "time_ns", plan_profile_time(profile));
     json_uint(j, "arena_bytes", arena_bytes(graph));
     json_uint(j, "tensor_bytes", profile->tensor_bytes);
@@ -174,10 +179,20 @@ static void print_json(const struct plan *plan, const struct inspect_args *args)
     json_bindings(&j, "inputs", plan->inputs, plan->n_inputs);
     json_bindings(&j, "outputs", plan->outputs, plan->n_outputs);
     exactness_json(&j, plan);
+    json_list(&j, "free");
+    for (uint32_t i = 0; i < plan->n_free; i++) {
+        json_object(&j, NULL);
+        json_text(&j, "name", plan->free[i].name);
+        json_uint(&j, "least", (uint64_t)plan->free[i].low);
+        json_uint(&j, "most", (uint64_t)plan->free[i].high);
+        json_bool(&j, "pads", plan->free[i].pads);
+        json_end(&j);
+    }
+    json_end(&j);
     json_list(&j, "profiles");
     for (uint32_t i = 0; i < plan->n_profiles; i++)
         if (wanted(args, &plan->profiles[i]))
-            json_profile(&j, &plan->profiles[i]);
+            json_profile(&j, plan, &plan->profiles[i]);
     json_end(&j);
     json_end(&j);
 }
@@ -232,15 +247,19 @@ static struct widths measure(const struct ir_graph *graph)
     return w;
 }
 
-static void print_profile(const struct plan_profile *profile)
+static void print_profile(const struct plan *plan, const struct plan_profile *profile)
 {
     const struct ir_graph *graph = profile->graph;
     uint64_t arena = arena_bytes(graph);
     struct widths w = measure(graph);
     char types[TYPES_TEXT_MAX];
-    printf("\nprofile  batch %u, %u layers, arena %.2f MiB (tensors alone %.2f MiB), %.1f us\n",
-           profile->batch, graph->n_nodes, (double)arena / (1 << 20),
-           (double)profile->tensor_bytes / (1 << 20),
+    printf("\nprofile  batch %u, ", profile->batch);
+    for (uint32_t i = 0; i < plan->n_free; i++) {
+        print_name(plan->free[i].name);
+        printf(" %lld, ", (long long)profile->values[i]);
+    }
+    printf("%u layers, arena %.2f MiB (tensors alone %.2f MiB), %.1f us\n", graph->n_nodes,
+           (double)arena / (1 << 20), (double)profile->tensor_bytes / (1 << 20),
            (double)plan_profile_time(profile) / NS_PER_US);
     printf("types    %s\n", types_format(graph, types));
     print_segments(graph);
@@ -271,9 +290,16 @@ static void print_text(const struct plan *plan, const struct inspect_args *args)
     print_bindings("input", plan->inputs, plan->n_inputs);
     print_bindings("output", plan->outputs, plan->n_outputs);
     exactness_print(plan, "", UINT32_MAX);
+    for (uint32_t i = 0; i < plan->n_free; i++) {
+        printf("free     ");
+        print_name(plan->free[i].name);
+        printf(" from %lld to %lld%s\n", (long long)plan->free[i].low,
+               (long long)plan->free[i].high,
+               plan->free[i].pads ? ", padded to the next profile" : ", the profiles' sizes alone");
+    }
     for (uint32_t i = 0; i < plan->n_profiles; i++)
         if (wanted(args, &plan->profiles[i]))
-            print_profile(&plan->profiles[i]);
+            print_profile(plan, &plan->profiles[i]);
 }
 
 /* --- where it comes from --- */
@@ -289,9 +315,12 @@ static bool has_profile(const struct inspect_args *args, const struct plan *plan
 static enum status no_such_profile(uint32_t batch, const struct plan *plan, struct error *err)
 {
     char list[200] = "";
-    for (uint32_t i = 0, used = 0; i < plan->n_profiles && used < sizeof(list) - 16; i++)
+    for (uint32_t i = 0, used = 0; i < plan->n_profiles && used < sizeof(list) - 16; i++) {
+        if (i && !plan_same_point(plan, &plan->profiles[i], &plan->profiles[0]))
+            break; /* all points have the same */
         used += (uint32_t)snprintf(list + used, sizeof(list) - used, "%s%u", i ? ", " : "",
                                    plan->profiles[i].batch);
+    }
     return error_set(err, STATUS_NOT_FOUND, "--batch %u: the plan has profiles for %s", batch,
                      list);
 }

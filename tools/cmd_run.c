@@ -55,7 +55,9 @@ struct run {
     const struct run_args *args;
     struct model model;
     struct tensor_view in[IR_MAX_IO], out[IR_MAX_IO];
-    size_t instances; /* 1 if the model is not batched */
+    size_t instances;                /* 1 if the model is not batched */
+    int64_t values[ENGINE_MAX_FREE]; /* of the free dimensions; 0: no input says */
+    uint32_t point;
     bool of_plan;
 };
 
@@ -81,26 +83,47 @@ static bool find_binding(const struct engine_binding *list, uint32_t n, const ch
  * symbolic dimensions unless the command line binds them. */
 struct guess {
     struct model_args args;
-    char dims[ARG_LIST_MAX][96]; /* "NAME=N" */
+    char dims[ARG_LIST_MAX][128]; /* "NAME=N" */
     uint32_t batch;
 };
+
+/* "NAME=", or "INPUT:AXIS=" of a dimension whose name says nothing. */
+static void dim_key(const char *input, uint32_t axis, const char *name, char out[96])
+{
+    if (name && *name != '?')
+        snprintf(out, 96, "%.64s=", name);
+    else
+        snprintf(out, 96, "%.64s:%u=", input, axis);
+}
+
+static void guess_dim(struct guess *g, const char *input, uint32_t axis,
+                      const struct onnx_axis_info *info, int64_t size)
+{
+    struct arg_texts *dims = &g->args.dims;
+    char key[96];
+    dim_key(input, axis, info->name, key);
+    if (dims->n == ARG_LIST_MAX || size < 0)
+        return;
+    for (uint32_t i = 0; i < dims->n; i++)
+        if (!strncmp(dims->list[i], key, strlen(key)))
+            return;
+    char *text = g->dims[dims->n];
+    snprintf(text, sizeof(g->dims[0]), "%s%lld", key, (long long)size);
+    dims->list[dims->n++] = text;
+}
 
 static void guess_dims(struct guess *g, const struct onnx_model *model, const char *input,
                        const struct shape *shape)
 {
-    if (shape->rank && shape->dim[0] > 0 && g->batch == 0)
-        g->batch = (uint32_t)MIN(shape->dim[0], 32);
-    for (uint32_t axis = 1; model && axis < shape->rank; axis++) {
-        const char *param = onnx_input_dim(model, input, axis);
-        size_t len = param ? strlen(param) : 0;
-        bool known = !param || len > 64 || g->args.dims.n == ARG_LIST_MAX;
-        for (uint32_t i = 0; i < g->args.dims.n && !known; i++)
-            known = !strncmp(g->args.dims.list[i], param, len) && g->args.dims.list[i][len] == '=';
-        if (known)
-            continue;
-        char *text = g->dims[g->args.dims.n];
-        snprintf(text, sizeof(g->dims[0]), "%s=%lld", param, (long long)shape->dim[axis]);
-        g->args.dims.list[g->args.dims.n++] = text;
+    uint32_t rank, index = 0;
+    while (index < onnx_n_inputs(model) && strcmp(onnx_input(model, index, &rank), input) != 0)
+        index++;
+    for (uint32_t axis = 0; axis < shape->rank; axis++) {
+        struct onnx_axis_info info = onnx_input_axis(model, index, axis);
+        if (info.batch && shape->dim[axis] > 0 && g->batch == 0)
+            g->batch = (uint32_t)MIN(shape->dim[axis], 32);
+        else if (!info.batch && info.fixed < 0 && index < onnx_n_inputs(model))
+            guess_dim(g, input, axis, &info, shape->dim[axis]);
     }
 }
 
@@ -119,7 +142,8 @@ static void guess_all(struct guess *g, const struct run_args *args, const char *
             tensor_read(file, &t, NULL))
             continue;
         free(t.data);
-        guess_dims(g, model, name, &t.shape);
+        if (model && !args->model.shapes.n)
+            guess_dims(g, model, name, &t.shape);
     }
     onnx_close(model);
 }
@@ -139,26 +163,68 @@ static enum status open_model(struct run *r, const char *path, struct error *err
     return status;
 }
 
+/* Takes the free dimensions' values from an input. */
+static enum status take_values(struct run *r, uint32_t index, const struct shape *shape,
+                               struct error *err)
+{
+    for (uint32_t d = 0; info(r)->n_free && d < shape->rank; d++) {
+        uint32_t number = info(r)->input_axes[index].free[d];
+        int64_t *known = number ? &r->values[number - 1] : NULL;
+        if (known && *known && *known != shape->dim[d])
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "input '%s': dimension %u ('%s') is %lld, but %lld elsewhere",
+                             info(r)->inputs[index].name, d, info(r)->free[number - 1].name,
+                             (long long)shape->dim[d], (long long)*known);
+        if (known)
+            *known = shape->dim[d];
+    }
+    return STATUS_OK;
+}
+
 static enum status check_shape(struct run *r, uint32_t index, const struct tensor_view *t,
                                struct error *err)
 {
     const struct engine_binding *b = &info(r)->inputs[index];
-    struct shape want = b->shape;
+    const struct engine_axes *axes = &info(r)->input_axes[index];
     char have_text[SHAPE_TEXT_MAX], want_text[SHAPE_TEXT_MAX];
-    if (info(r)->batched && t->shape.rank)
-        want.dim[0] = t->shape.dim[0];
-    if (t->dtype != b->dtype || !shape_equal(&t->shape, &want))
+    bool fits = t->dtype == b->dtype && t->shape.rank == b->shape.rank;
+    for (uint32_t d = 0; fits && d < t->shape.rank; d++)
+        fits = b->shape.dim[d] == -1 || b->shape.dim[d] == t->shape.dim[d];
+    if (!fits)
         return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': %s %s, the model wants %s %s",
                          b->name, dtype_name(t->dtype), shape_format(&t->shape, have_text),
                          dtype_name(b->dtype), shape_format(&b->shape, want_text));
-    if (!info(r)->batched)
+    TRY(take_values(r, index, &t->shape, err));
+    if (!info(r)->batched || axes->shared)
         return STATUS_OK;
-    size_t n = (size_t)t->shape.dim[0];
+    size_t n = (size_t)t->shape.dim[axes->batch];
     if (n == 0 || (r->instances && n != r->instances))
         return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': %zu instances, others have %zu",
                          b->name, n, r->instances);
     r->instances = n;
     return STATUS_OK;
+}
+
+/* Finds the point for the inputs' sizes; a size that no input gives is the point's. */
+static enum status find_point(struct run *r, struct error *err)
+{
+    const struct engine_info *model = info(r);
+    char text[160] = "";
+    size_t len = 0;
+    for (r->point = 0; r->point < model->n_points; r->point++) {
+        int64_t values[ENGINE_MAX_FREE];
+        for (uint32_t i = 0; i < ENGINE_MAX_FREE; i++)
+            values[i] = r->values[i] ? r->values[i] : model->points[r->point].values[i];
+        if (!engine_point_holds(model, r->point, values))
+            continue;
+        memcpy(r->values, values, sizeof(values));
+        return STATUS_OK;
+    }
+    for (uint32_t i = 0; i < model->n_free && len < sizeof(text) - 1; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%.32s=%lld", i ? ", " : "",
+                                model->free[i].name, (long long)r->values[i]);
+    return error_set(err, STATUS_INVALID_ARGUMENT, "no profile is for %s: build one by --profiles",
+                     text);
 }
 
 static enum status no_such_binding(const char *option, const char *what, const char *name,
@@ -190,6 +256,7 @@ static enum status load_inputs(struct run *r, struct error *err)
         r->in[index] = t;
         TRY(check_shape(r, index, &t, err));
     }
+    TRY(find_point(r, err));
     if (r->instances == 0)
         r->instances = info(r)->batched && r->args->batch ? r->args->batch : 1;
     /* Of a plan alone: of a model, --batch is the profile that was built. */
@@ -205,8 +272,9 @@ static enum status make_tensor(const struct run *r, const struct engine_binding 
 {
     struct tensor_view t = {.dtype = b->dtype, .shape = b->shape};
     size_t bytes;
-    if (info(r)->batched)
-        t.shape.dim[0] = (int64_t)r->instances;
+    for (uint32_t d = 0; d < t.shape.rank; d++)
+        if (t.shape.dim[d] == -1)
+            t.shape.dim[d] = (int64_t)r->instances;
     if (!shape_bytes(&t.shape, t.dtype, &bytes) || !(t.data = malloc(bytes ? bytes : 1)))
         return error_no_memory(err, "'%s'", b->name);
     *out = t;
@@ -220,12 +288,12 @@ static enum status make_tensors(struct run *r, struct error *err)
         size_t n;
         if (r->in[i].data)
             continue;
-        TRY(make_tensor(r, &info(r)->inputs[i], &r->in[i], err));
+        TRY(make_tensor(r, &engine_point_inputs(info(r), r->point)[i], &r->in[i], err));
         if (shape_elements(&r->in[i].shape, &n))
             tensor_random(r->in[i].data, n, r->in[i].dtype, &seed);
     }
     for (uint32_t i = 0; i < info(r)->n_outputs; i++)
-        TRY(make_tensor(r, &info(r)->outputs[i], &r->out[i], err));
+        TRY(make_tensor(r, &engine_point_outputs(info(r), r->point)[i], &r->out[i], err));
     return STATUS_OK;
 }
 
@@ -236,16 +304,16 @@ static enum status run_batch(struct run *r, struct context *ctx, size_t first, u
 {
     struct engine_span spans[IR_MAX_IO];
     struct engine_input inputs[IR_MAX_IO];
-    const struct engine_profile *profile = engine_profile_for(r->model.engine, batch);
+    const struct engine_profile *profile = engine_profile_for(r->model.engine, r->point, batch);
     for (uint32_t i = 0; i < info(r)->n_inputs; i++) {
-        size_t size = info(r)->inputs[i].instance_bytes;
+        size_t size = engine_point_inputs(info(r), r->point)[i].instance_bytes;
         spans[i] = (struct engine_span){(const char *)r->in[i].data + first * size, batch * size};
         inputs[i] = (struct engine_input){&spans[i], 1};
     }
-    TRY(context_enqueue(ctx, batch, inputs, buffer, err));
+    TRY(context_enqueue_at(ctx, r->point, batch, inputs, buffer, err));
     TRY(context_wait(ctx, NULL, err));
     for (uint32_t i = 0; i < info(r)->n_outputs; i++) {
-        size_t size = info(r)->outputs[i].instance_bytes;
+        size_t size = engine_point_outputs(info(r), r->point)[i].instance_bytes;
         memcpy((char *)r->out[i].data + first * size, buffer + profile->out_offset[i],
                batch * size);
     }

@@ -39,7 +39,14 @@ const struct arg model_device_options[] = {
 };
 
 const struct arg model_import_options[] = {
-    {"dim", 0, ARG_TEXTS, FIELD(dims), "NAME=N", "value of a symbolic dimension, not the batch"},
+    {"dim", 0, ARG_TEXTS, FIELD(dims), "NAME=N",
+     "value of a symbolic dimension, not the batch; NAME may be INPUT:AXIS"},
+    {"shape", 0, ARG_TEXTS, FIELD(shapes), "NAME=R",
+     "what an input's dimensions may be, such as ids=1..32x1..512; * says nothing"},
+    {"profiles", 0, ARG_TEXTS, FIELD(profiles), "NAME=N,..",
+     "sizes of such a dimension that get profiles (default: powers of two up to the most)"},
+    {"value", 0, ARG_TEXTS, FIELD(values), "NAME=V",
+     "the value of an input, which is a constant from then on: V, or V,V,.."},
     {"input-type", 0, ARG_TEXTS, FIELD(input_types), "NAME=T",
      "a float input that clients send as uint8 or fp16"},
     {"input-scale", 0, ARG_TEXTS, FIELD(input_scales), "NAME=S,..",
@@ -153,7 +160,7 @@ static void show_progress(void *user, const struct build_progress *at)
 {
     struct progress *p = user;
     uint64_t now = clock_now_ns();
-    char left[48] = "";
+    char left[48] = "", point[48] = "";
     p->part = MAX(p->part, MIN(at->part, 0.99)); /* something is always left to do */
     if (now < p->next_ns)
         return;
@@ -161,8 +168,11 @@ static void show_progress(void *user, const struct build_progress *at)
     if (p->part > 0.02)
         snprintf(left, sizeof(left), ", about %.0f s left",
                  (double)(now - p->begun_ns) / NS_PER_S * (1 - p->part) / p->part + 0.5);
-    fprintf(stderr, "%sbuilding: %.0f%%%s; batch %u: %s %u/%u%s", p->terminal ? "\r\033[K" : "",
-            100 * p->part, left, at->batch, at->what, at->done, at->total, p->terminal ? "" : "\n");
+    if (at->points > 1)
+        snprintf(point, sizeof(point), ", shape %u/%u", at->point, at->points);
+    fprintf(stderr, "%sbuilding: %.0f%%%s; batch %u%s: %s %u/%u%s", p->terminal ? "\r\033[K" : "",
+            100 * p->part, left, at->batch, point, at->what, at->done, at->total,
+            p->terminal ? "" : "\n");
 }
 
 static enum status parse_precision(const struct model_args *args, enum precision *out,
@@ -236,17 +246,56 @@ static enum status parse_ranges(const struct model_args *args, struct quant_tabl
     return STATUS_OK;
 }
 
-static enum status parse_dims(const struct model_args *args, char names[ARG_LIST_MAX][64],
-                              struct onnx_dim dims[ARG_LIST_MAX], struct error *err)
+/* What the model's dimensions and inputs are, as the command line says. */
+struct wishes {
+    struct onnx_dim dims[ARG_LIST_MAX];
+    struct onnx_value values[ARG_LIST_MAX];
+    struct build_range ranges[ARG_LIST_MAX];
+    struct build_sizes sizes[ARG_LIST_MAX];
+    char names[ARG_LIST_MAX][BUILD_NAME_MAX], value_names[ARG_LIST_MAX][BUILD_NAME_MAX];
+};
+
+static enum status parse_dims(const struct model_args *args, struct wishes *w, struct error *err)
 {
     for (uint32_t i = 0; i < args->dims.n; i++) {
         const char *value;
         uint32_t n;
-        if (!args_split(args->dims.list[i], names[i], 64, &value) || !args_u32(value, &n))
-            return error_set(err, STATUS_INVALID_ARGUMENT, "--dim '%s': the form is NAME=N",
-                             args->dims.list[i]);
-        dims[i] = (struct onnx_dim){names[i], n};
+        if (!args_split(args->dims.list[i], w->names[i], BUILD_NAME_MAX, &value) ||
+            !args_u32(value, &n))
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "--dim '%s': the form is NAME=N, or INPUT:AXIS=N", args->dims.list[i]);
+        for (uint32_t k = 0; k < i; k++)
+            if (!strcmp(w->names[k], w->names[i]))
+                return error_set(err, STATUS_INVALID_ARGUMENT,
+                                 "--dim '%s': given twice; dimensions of one name are told apart "
+                                 "as INPUT:AXIS",
+                                 w->names[i]);
+        w->dims[i] = (struct onnx_dim){w->names[i], n};
     }
+    return STATUS_OK;
+}
+
+static enum status parse_values(const struct model_args *args, struct wishes *w, struct error *err)
+{
+    for (uint32_t i = 0; i < args->values.n; i++) {
+        const char *text;
+        if (!args_split(args->values.list[i], w->value_names[i], BUILD_NAME_MAX, &text) || !*text)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "--value '%s': the form is INPUT=V, or INPUT=V,V",
+                             args->values.list[i]);
+        w->values[i] = (struct onnx_value){.name = w->value_names[i], .text = text};
+    }
+    return STATUS_OK;
+}
+
+static enum status wishes_parse(const struct model_args *args, struct wishes *w, struct error *err)
+{
+    TRY(parse_dims(args, w, err));
+    TRY(parse_values(args, w, err));
+    for (uint32_t i = 0; i < args->shapes.n; i++)
+        TRY(build_range_parse(args->shapes.list[i], &w->ranges[i], err));
+    for (uint32_t i = 0; i < args->profiles.n; i++)
+        TRY(build_sizes_parse(args->profiles.list[i], &w->sizes[i], err));
     return STATUS_OK;
 }
 
@@ -364,8 +413,7 @@ static bool default_cache(char *out, size_t size)
 /* Everything that building needs, taken from the command line. */
 struct setup {
     struct build_options options;
-    struct onnx_dim dims[ARG_LIST_MAX];
-    char names[ARG_LIST_MAX][64];
+    struct wishes *wishes;
     char cache_path[600];
     struct progress progress;
     struct device
@@ -379,6 +427,7 @@ struct setup {
 /* Also of a setup that is all zeros, or whose setup_init has failed. */
 static void setup_deinit(struct setup *s)
 {
+    free(s->wishes);
     tune_cache_free(s->options.cache);
     quant_table_free(s->ranges);
     guard_data_close(s->data);
@@ -391,13 +440,22 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
 {
     *s = (struct setup){.progress = {.terminal = isatty(STDERR_FILENO)}};
     s->progress.begun_ns = clock_now_ns();
+    s->wishes = calloc(1, sizeof(*s->wishes));
+    if (!s->wishes)
+        return error_no_memory(err, "the builder");
     if (!s->progress.terminal)
         s->progress.next_ns = s->progress.begun_ns + SPARSE_S * (uint64_t)NS_PER_S;
     s->options = (struct build_options){
         .device = device,
         .evaluator = {.eval = cpu_eval_node},
-        .dims = s->dims,
+        .dims = s->wishes->dims,
         .n_dims = args->dims.n,
+        .values = s->wishes->values,
+        .n_values = args->values.n,
+        .shapes = s->wishes->ranges,
+        .n_shapes = args->shapes.n,
+        .sizes = s->wishes->sizes,
+        .n_sizes = args->profiles.n,
         .inputs = s->served.list,
         .max_bytes = args->max_bytes ? args->max_bytes : machine_memory(),
         .no_timing = args->no_tune,
@@ -415,7 +473,7 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
     TRY(parse_precision(args, &s->options.precision, err));
     TRY(parse_max_error(args, &s->options, err));
     TRY(parse_ranges(args, &s->ranges, &s->options, err));
-    TRY(parse_dims(args, s->names, s->dims, err));
+    TRY(wishes_parse(args, s->wishes, err));
     TRY(parse_served(args, &s->served, err));
     s->options.n_inputs = s->served.n;
     if (device && !device->backend->host_memory)
@@ -519,12 +577,26 @@ enum status model_survey(const char *path, const struct model_args *args, uint32
                          struct onnx_survey **out, struct error *err)
 {
     CLEANUP(onnx_cleanup) struct onnx_model *model = NULL;
-    struct onnx_dim dims[ARG_LIST_MAX];
-    char names[ARG_LIST_MAX][64];
-    TRY(parse_dims(args, names, dims, err));
+    CLEANUP(arena_cleanup) struct arena *arena = arena_new(0);
+    CLEANUP(cleanup_free) struct wishes *w = calloc(1, sizeof(*w));
+    struct build_space space;
+    if (!arena || !w)
+        return error_no_memory(err, "a survey");
+    TRY(wishes_parse(args, w, err));
     TRY(onnx_open(path, &model, err));
-    const struct onnx_options options = {
-        .batch = batch, .dims = dims, .n_dims = args->dims.n, .evaluator = {.eval = cpu_eval_node}};
+    const struct build_wishes wishes = {.dims = w->dims,
+                                        .n_dims = args->dims.n,
+                                        .ranges = w->ranges,
+                                        .n_ranges = args->shapes.n,
+                                        .sizes = w->sizes,
+                                        .n_sizes = args->profiles.n};
+    TRY(build_space_find(model, &wishes, arena, &space, err));
+    const struct onnx_options options = {.batch = batch,
+                                         .dims = space.dims,
+                                         .n_dims = space.n_dims,
+                                         .values = w->values,
+                                         .n_values = args->values.n,
+                                         .evaluator = {.eval = cpu_eval_node}};
     return onnx_survey(model, &options, out, err);
 }
 

@@ -22,7 +22,7 @@
 
 struct model_args {
     const char *device, *precision, *timing_cache, *fault, *max_error, *data;
-    struct arg_texts dims;
+    struct arg_texts dims, shapes, profiles, values;
     struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
     struct arg_texts ranges;
     const char *missing_ranges;

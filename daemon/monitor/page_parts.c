@@ -393,7 +393,8 @@ void page_layers(const struct page *page, struct text *out)
     struct engine_layer *layers = calloc(LAYERS_MOST, sizeof(*layers));
     if (!layers)
         return;
-    uint32_t n = engine_layers(page->model->engine, info->max_batch, 0, layers, LAYERS_MOST);
+    uint32_t n = engine_layers(page->model->engine, MAX(info->n_points, 1u) - 1, info->max_batch, 0,
+                               layers, LAYERS_MOST);
     uint32_t kept = MIN(n, (uint32_t)LAYERS_MOST);
     double all = 0;
     char number[PAGE_NUMBER];

@@ -3,6 +3,7 @@
 #include "engine/build/build.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +37,15 @@ double build_max_error(enum precision precision)
 struct builder {
     struct onnx_model *model;
     const struct build_options *options;
+    struct build_options own; /* what `options` points to: the caller's, with the space's dims */
+    struct arena *arena;
+    struct build_space space;
+    char why[256]; /* the model is not batched */
     struct build_store *store;
     struct tune_history *history;
     struct guard *guard; /* NULL: off */
     struct plan *plan;
-    uint32_t batch; /* being built */
+    uint32_t batch, point; /* being built */
     struct build_report report;
     double weight, done_weight, all_weight; /* work: at this profile, at those before, at all */
     bool told;   /* the log has the import's lines, which are the same for all profiles */
@@ -56,7 +61,8 @@ static double weight_of(uint32_t batch)
 static void progress(const struct builder *b, const char *what, uint32_t done, uint32_t total)
 {
     double part = b->done_weight + b->weight * done / MAX(total, 1u);
-    const struct build_progress at = {b->batch, what, done, total, part / b->all_weight};
+    const struct build_progress at = {b->batch, b->point + 1, b->space.n_points,   what,
+                                      done,     total,        part / b->all_weight};
     if (b->options->progress)
         b->options->progress(b->options->user, &at);
 }
@@ -138,12 +144,38 @@ static enum status make_graph(struct onnx_model *model, const struct build_optio
     return STATUS_OK;
 }
 
+/* The caller's options with the values of the largest point. */
+static enum status find_space(struct onnx_model *model, const struct build_options *options,
+                              struct arena *arena, struct build_space *space,
+                              struct build_options *out, struct error *err)
+{
+    const struct build_wishes wishes = {.dims = options->dims,
+                                        .n_dims = options->n_dims,
+                                        .ranges = options->shapes,
+                                        .n_ranges = options->n_shapes,
+                                        .sizes = options->sizes,
+                                        .n_sizes = options->n_sizes};
+    if (!arena)
+        return error_no_memory(err, "the builder");
+    TRY(build_space_find(model, &wishes, arena, space, err));
+    *out = *options;
+    out->dims = space->dims;
+    out->n_dims = space->n_dims;
+    return STATUS_OK;
+}
+
 enum status build_graph(struct onnx_model *model, const struct build_options *options,
                         uint32_t batch, bool fused, struct ir_graph **out, struct error *err)
 {
     struct build_report unread;
-    return make_graph(model, options, batch, fused ? &unread : NULL, out, err);
+    struct build_space space;
+    struct build_options own;
+    CLEANUP(arena_cleanup) struct arena *arena = arena_new(0);
+    TRY(find_space(model, options, arena, &space, &own, err));
+    return make_graph(model, &own, batch, fused ? &unread : NULL, out, err);
 }
+
+/* --- instances --- */
 
 static bool scales(const struct ir_tensor *one, const struct ir_tensor *two)
 {
@@ -176,6 +208,17 @@ static bool mixes_instances(const struct ir_graph *graph)
     return false;
 }
 
+PRINTF(2, 3)
+static enum status not_batched(struct builder *b, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(b->why, sizeof(b->why), fmt, args);
+    va_end(args);
+    log_write(b->options->log, LOG_WARNING, "not batched: %s", b->why);
+    return STATUS_OK;
+}
+
 /* The symbolic first dimension is the number of instances only if everything grows with it. */
 static enum status find_batched(struct builder *b, bool *batched, struct error *err)
 {
@@ -186,26 +229,22 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
     struct build_options quiet = *b->options;
     quiet.log = NULL;
     *batched = false;
-    if (!onnx_is_batched(b->model))
-        return STATUS_OK;
-    TRY(import_graph(b->model, &quiet, 1, &steps_of_one, &one, err));
-    if (mixes_instances(one)) {
-        log_write(b->options->log, LOG_WARNING,
-                  "not batched: NonMaxSuppression puts the boxes of all instances together");
+    if (!onnx_is_batched(b->model)) {
+        snprintf(b->why, sizeof(b->why), "no input has an open dimension that counts instances");
         return STATUS_OK;
     }
+    TRY(import_graph(b->model, &quiet, 1, &steps_of_one, &one, err));
+    if (mixes_instances(one))
+        return not_batched(b, "NonMaxSuppression puts the boxes of all instances together");
     enum status status = import_graph(b->model, &quiet, 2, &steps_of_two, &two, &why);
     if (status == STATUS_RESOURCE_EXHAUSTED)
         return error_copy(err, &why); /* says nothing about the model */
     if (status)
-        log_write(b->options->log, LOG_WARNING,
-                  "not batched: the model cannot take two instances at once: %s", why.text);
-    else if (steps_of_one != steps_of_two)
-        log_write(b->options->log, LOG_WARNING,
-                  "not batched: the first dimension of the inputs is the length of a sequence");
-    else if (!(*batched = all_scale(one, two)))
-        log_write(b->options->log, LOG_WARNING,
-                  "not batched: an output does not grow with the number of instances");
+        return not_batched(b, "the model cannot take two instances at once: %s", why.text);
+    if (steps_of_one != steps_of_two)
+        return not_batched(b, "the first dimension of the inputs is the length of a sequence");
+    if (!(*batched = all_scale(one, two)))
+        return not_batched(b, "an output does not grow with the number of instances");
     return STATUS_OK;
 }
 
@@ -215,7 +254,7 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
 static enum status batch_dim_check(struct builder *b, struct error *err)
 {
     struct build_options without = *b->options;
-    struct onnx_dim others[64];
+    struct onnx_dim others[256];
     const struct onnx_dim *batch = NULL;
     without.n_dims = 0;
     without.log = NULL;
@@ -228,7 +267,7 @@ static enum status batch_dim_check(struct builder *b, struct error *err)
         return STATUS_OK;
     bool batched;
     without.dims = others;
-    struct builder free_of_it = {.model = b->model, .options = &without};
+    struct builder free_of_it = {.model = b->model, .options = &without}; /* says nothing */
     if (find_batched(&free_of_it, &batched, NULL) || !batched)
         return STATUS_OK;
     return error_set(err, STATUS_INVALID_ARGUMENT,
@@ -237,12 +276,25 @@ static enum status batch_dim_check(struct builder *b, struct error *err)
                      batch->name, (long long)batch->value, batch->name, (long long)batch->value);
 }
 
+enum { PROFILE_TEXT = 256 };
+
+/* "batch 8", "batch 8, seq=64". */
+static const char *profile_text(const struct builder *b, char out[PROFILE_TEXT])
+{
+    int n = snprintf(out, PROFILE_TEXT, "batch %u", b->batch);
+    for (uint32_t i = 0; i < b->space.n_free && n < PROFILE_TEXT; i++)
+        n += snprintf(out + n, (size_t)(PROFILE_TEXT - n), ", %.40s=%lld", b->space.free[i].name,
+                      (long long)b->space.points[b->point][i]);
+    return out;
+}
+
 static enum status bounds_check(struct builder *b, const struct ir_graph *graph, struct error *err)
 {
     enum status status = build_bounds_check(graph, b->options->max_bytes, err);
     b->beyond = status == STATUS_FAILED_PRECONDITION;
+    char text[PROFILE_TEXT];
     if (b->beyond)
-        error_prefix(err, "batch %u", b->batch);
+        error_prefix(err, "%s", profile_text(b, text));
     return status;
 }
 
@@ -255,9 +307,10 @@ static enum status arena_check(struct builder *b, const struct ir_graph *graph, 
     if (!most || arena <= most)
         return STATUS_OK;
     b->beyond = true;
+    char text[PROFILE_TEXT];
     return error_set(err, STATUS_FAILED_PRECONDITION,
-                     "batch %u: needs an arena of %.1f MiB; at most %.1f MiB are allowed", b->batch,
-                     (double)arena / (1 << 20), (double)most / (1 << 20));
+                     "%s: needs an arena of %.1f MiB; at most %.1f MiB are allowed",
+                     profile_text(b, text), (double)arena / (1 << 20), (double)most / (1 << 20));
 }
 
 /* Sets graph and tensor_bytes of the profile out->batch. */
@@ -267,6 +320,7 @@ static enum status make_profile(struct builder *b, const struct build_options *i
 {
     const struct build_options *o = b->options;
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
+    build_space_set(&b->space, out->values);
     struct tune_options tune = {
         .device = o->device,
         .host = o->host,
@@ -296,6 +350,7 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
                                  struct error *err)
 {
     struct plan_profile profile = {.batch = batch};
+    memcpy(profile.values, b->space.points[b->point], sizeof(profile.values));
     struct tune_report report = {0};
     struct build_options import = *b->options;
     if (b->told)
@@ -308,29 +363,32 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
     progress(b, "importing", 0, 1);
     TRY(make_profile(b, &import, &report, &profile, err));
     const struct ir_graph *graph = profile.graph;
+    char text[PROFILE_TEXT];
     b->report.timed += report.timed;
     b->report.disturbed += report.disturbed;
     if (batch >= b->report.host_batch)
         memcpy(b->report.host, report.host, sizeof(report.host));
     b->report.host_batch = MAX(b->report.host_batch, batch);
     log_write(b->options->log, LOG_INFO,
-              "batch %u: %u layers, %u reformat%s, %u candidates timed, %u from the cache, %u not "
+              "%s: %u layers, %u reformat%s, %u candidates timed, %u from the cache, %u not "
               "tried, activations %.1f MiB in an arena of %.1f MiB",
-              batch, report.nodes, report.reformats, report.reformats == 1 ? "" : "s", report.timed,
-              report.from_cache, report.given_up, (double)profile.tensor_bytes / (1 << 20),
+              profile_text(b, text), report.nodes, report.reformats,
+              report.reformats == 1 ? "" : "s", report.timed, report.from_cache, report.given_up,
+              (double)profile.tensor_bytes / (1 << 20),
               graph->n_segments ? (double)graph->segments[0].arena_bytes / (1 << 20) : 0.0);
     *out = profile;
     return STATUS_OK;
 }
 
-/* Builds the largest of the plan's profiles. Default sizes, which nobody asked for, are left out if
- * they need too much memory. */
-static enum status build_largest(struct builder *b, const uint32_t *batches, struct error *err)
+/* Builds the last point's profile of the largest batch size that fits. Default sizes, which nobody
+ * asked for, are left out for all points if they need too much memory there. */
+static enum status build_largest(struct builder *b, const uint32_t *batches, uint32_t *n,
+                                 struct plan_profile *out, struct error *err)
 {
-    struct plan *plan = b->plan;
     struct error why;
-    for (uint32_t i; (i = plan->n_profiles - 1) > 0; plan->n_profiles--) {
-        if (!build_profile(b, batches[i], &plan->profiles[i], &why))
+    b->point = b->space.n_points - 1;
+    for (; *n > 1; --*n) {
+        if (!build_profile(b, batches[*n - 1], out, &why))
             return STATUS_OK;
         if (!b->beyond || b->options->batches)
             return error_copy(err, &why);
@@ -338,7 +396,7 @@ static enum status build_largest(struct builder *b, const uint32_t *batches, str
         b->all_weight -= b->weight;
         b->weight = 0;
     }
-    return STATUS_OK;
+    return b->space.n_points == 1 ? STATUS_OK : build_profile(b, batches[0], out, err);
 }
 
 /* The smallest and the largest are built first: they show which candidates are not worth trying at
@@ -347,13 +405,37 @@ static enum status build_profiles(struct builder *b, const uint32_t *batches, ui
                                   struct error *err)
 {
     struct plan *plan = b->plan;
+    uint32_t points = b->space.n_points;
+    struct plan_profile largest = {.batch = 0};
+    if ((uint64_t)n * points > PLAN_MAX_PROFILES)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "%u profiles; at most %d: choose fewer by --profiles or --batch",
+                         n * points, PLAN_MAX_PROFILES);
     for (uint32_t i = 0; i < n; i++)
-        b->all_weight += weight_of(batches[i]);
-    plan->n_profiles = n;
+        b->all_weight += points * weight_of(batches[i]);
+    b->point = 0;
+    plan->n_profiles = 1;
     TRY(build_profile(b, batches[0], &plan->profiles[0], err));
-    TRY(build_largest(b, batches, err));
-    for (uint32_t i = 1; i + 1 < plan->n_profiles; i++)
-        TRY(build_profile(b, batches[i], &plan->profiles[i], err));
+    if (n * points == 1)
+        return STATUS_OK;
+    uint32_t before = n;
+    TRY(build_largest(b, batches, &n, &largest, err));
+    for (uint32_t i = n; i < before; i++)
+        b->all_weight -= (points - 1) * weight_of(batches[i]);
+    uint32_t last = n * points - 1;
+    if (last == 0) /* but for the smallest, all were left out */
+        return STATUS_OK;
+    for (uint32_t i = 1; i < last; i++) {
+        enum status status;
+        b->point = i / n;
+        if ((status = build_profile(b, batches[i % n], &plan->profiles[i], err))) {
+            ir_graph_free(largest.graph);
+            return status;
+        }
+        plan->n_profiles++;
+    }
+    plan->profiles[last] = largest;
+    plan->n_profiles++;
     return STATUS_OK;
 }
 
@@ -383,19 +465,64 @@ static enum status binding_name(struct plan *plan, const struct plan_binding *ea
     return STATUS_OK;
 }
 
-static enum status make_bindings(struct builder *b, const uint32_t *ids, uint32_t n,
-                                 struct plan_binding *list, uint32_t *n_list, struct error *err)
+/* Whether the dimension has this size at all points. */
+static bool is_same(const struct plan *plan, bool input, uint32_t index, uint32_t d, int64_t size)
 {
-    const struct ir_graph *graph = b->plan->profiles[0].graph;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct ir_tensor *t = ir_tensor(graph, ids[i]);
-        const char *name = NULL;
-        TRY(binding_name(b->plan, list, i, t->name, b->options->log, &name, err));
-        list[i] = (struct plan_binding){.name = name, .dtype = t->dtype, .shape = t->shape};
-        if (b->plan->batched)
-            list[i].shape.dim[0] = -1;
+    for (uint32_t p = 0; p < plan->n_profiles; p++) {
+        const struct ir_graph *g = plan->profiles[p].graph;
+        if (ir_tensor(g, input ? g->inputs[index] : g->outputs[index])->shape.dim[d] != size)
+            return false;
     }
-    *n_list = n;
+    return true;
+}
+
+/* What the dimensions of a binding are, by its name in the model; -1 is put where sizes differ. */
+static struct plan_axes find_axes(const struct builder *b, bool input, uint32_t index,
+                                  const char *name, struct shape *shape)
+{
+    const struct plan *plan = b->plan;
+    struct plan_axes axes = {.shared = false};
+    for (uint32_t d = 0; d < shape->rank; d++) {
+        if (plan->batched && d == axes.batch) {
+            shape->dim[d] = -1;
+            continue;
+        }
+        if (input)
+            axes.free[d] = (uint8_t)build_space_free(&b->space, name, d);
+        if (axes.free[d] || !is_same(plan, input, index, d, shape->dim[d]))
+            shape->dim[d] = -1;
+    }
+    return axes;
+}
+
+static enum status make_bindings(struct builder *b, bool input, struct error *err)
+{
+    struct plan *plan = b->plan;
+    const struct ir_graph *graph = plan->profiles[0].graph;
+    struct plan_binding *list = input ? plan->inputs : plan->outputs;
+    struct plan_axes *axes = input ? plan->input_axes : plan->output_axes;
+    uint32_t n = input ? graph->n_inputs : graph->n_outputs;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, input ? graph->inputs[i] : graph->outputs[i]);
+        const char *name = NULL;
+        TRY(binding_name(plan, list, i, t->name, b->options->log, &name, err));
+        list[i] = (struct plan_binding){.name = name, .dtype = t->dtype, .shape = t->shape};
+        axes[i] = find_axes(b, input, i, t->name, &list[i].shape);
+    }
+    *(input ? &plan->n_inputs : &plan->n_outputs) = n;
+    return STATUS_OK;
+}
+
+static enum status make_free(struct builder *b, struct error *err)
+{
+    struct plan *plan = b->plan;
+    for (uint32_t i = 0; i < b->space.n_free; i++) {
+        plan->free[i] = b->space.free[i];
+        plan->free[i].name = arena_strndup(plan->arena, b->space.free[i].name, BUILD_NAME_MAX);
+        if (!plan->free[i].name)
+            return error_no_memory(err, "the builder");
+    }
+    plan->n_free = b->space.n_free;
     return STATUS_OK;
 }
 
@@ -463,24 +590,51 @@ static int by_value(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* The batch sizes to build, rising, each once. */
-static enum status choose_batches(const struct builder *b, uint32_t list[PLAN_MAX_PROFILES],
+/* The sizes that --batch or --shape ask for: powers of two up to the most instances, if that
+ * is what is said. */
+static enum status wanted_batches(const struct builder *b, uint32_t list[PLAN_MAX_PROFILES],
                                   uint32_t *n, struct error *err)
 {
     const struct build_options *o = b->options;
     const uint32_t *from = o->batches ? o->batches : default_batches;
     uint32_t n_from = o->batches ? o->n_batches : (uint32_t)ARRAY_LEN(default_batches);
+    int64_t low = b->space.batch_low, high = b->space.batch_high;
+    if (high > PLAN_MAX_BATCH)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--shape: at most %d instances",
+                         PLAN_MAX_BATCH);
     if (n_from == 0 || n_from > PLAN_MAX_PROFILES)
         return error_set(err, STATUS_INVALID_ARGUMENT, "batch: 1 to %d sizes", PLAN_MAX_PROFILES);
+    *n = 0;
+    for (int64_t size = low == high ? high : 1; !o->batches && size < high; size *= 2)
+        list[(*n)++] = (uint32_t)size;
+    if (high && !o->batches) {
+        list[(*n)++] = (uint32_t)high;
+        return STATUS_OK;
+    }
     for (uint32_t i = 0; i < n_from; i++) {
-        if (from[i] == 0 || from[i] > PLAN_MAX_BATCH)
-            return error_set(err, STATUS_INVALID_ARGUMENT, "batch: %u is not within 1..%d", from[i],
-                             PLAN_MAX_BATCH);
-        if (!b->plan->batched && o->batches && from[i] != 1)
+        if (high && from[i] > high)
             return error_set(err, STATUS_INVALID_ARGUMENT,
-                             "batch %u: the model is not batched: its number of instances is fixed",
-                             from[i]);
-        list[i] = from[i];
+                             "batch %u: --shape says at most %lld instances", from[i],
+                             (long long)high);
+        list[(*n)++] = from[i];
+    }
+    return STATUS_OK;
+}
+
+/* The batch sizes to build, rising, each once. */
+static enum status choose_batches(const struct builder *b, uint32_t list[PLAN_MAX_PROFILES],
+                                  uint32_t *n, struct error *err)
+{
+    bool asked = b->options->batches || b->space.batch_high;
+    uint32_t n_from = 0, kept = 1;
+    TRY(wanted_batches(b, list, &n_from, err));
+    for (uint32_t i = 0; i < n_from; i++) {
+        if (list[i] == 0 || list[i] > PLAN_MAX_BATCH)
+            return error_set(err, STATUS_INVALID_ARGUMENT, "batch: %u is not within 1..%d", list[i],
+                             PLAN_MAX_BATCH);
+        if (!b->plan->batched && asked && list[i] != 1)
+            return error_set(err, STATUS_INVALID_ARGUMENT, "batch %u: the model is not batched: %s",
+                             list[i], b->why);
     }
     if (!b->plan->batched) {
         *n = 1;
@@ -488,7 +642,6 @@ static enum status choose_batches(const struct builder *b, uint32_t list[PLAN_MA
         return STATUS_OK;
     }
     qsort(list, n_from, sizeof(*list), by_value);
-    uint32_t kept = 1;
     for (uint32_t i = 1; i < n_from; i++)
         if (list[i] != list[kept - 1])
             list[kept++] = list[i];
@@ -577,6 +730,8 @@ static enum status fill_plan(struct builder *b, struct error *err)
 {
     struct plan *plan = b->plan;
     uint32_t batches[PLAN_MAX_PROFILES] = {0}, n = 0;
+    TRY(find_space(b->model, b->options, b->arena, &b->space, &b->own, err));
+    b->options = &b->own;
     TRY(check_precision(b, err));
     TRY(batch_dim_check(b, err));
     TRY(find_batched(b, &plan->batched, err));
@@ -591,8 +746,9 @@ static enum status fill_plan(struct builder *b, struct error *err)
     plan->name = arena_strndup(plan->arena, first->name, strlen(first->name));
     if (!plan->name)
         return error_no_memory(err, "the builder");
-    TRY(make_bindings(b, first->inputs, first->n_inputs, plan->inputs, &plan->n_inputs, err));
-    TRY(make_bindings(b, first->outputs, first->n_outputs, plan->outputs, &plan->n_outputs, err));
+    TRY(make_free(b, err));
+    TRY(make_bindings(b, true, err));
+    TRY(make_bindings(b, false, err));
     build_digest(b->model, plan->digest);
     build_put_device(plan, b->options->device, b->options->host);
     return plan_check(plan, err);
@@ -601,7 +757,8 @@ static enum status fill_plan(struct builder *b, struct error *err)
 enum status build_plan(struct onnx_model *model, const struct build_options *options,
                        struct plan **out, struct error *err)
 {
-    struct builder b = {.model = model, .options = options};
+    CLEANUP(arena_cleanup) struct arena *arena = arena_new(0);
+    struct builder b = {.model = model, .options = options, .arena = arena};
     TRY(build_store_new(&b.store, err));
     b.plan = plan_new();
     b.history = tune_history_new();

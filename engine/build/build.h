@@ -5,8 +5,9 @@
  *   for each batch size: import -> passes -> tune -> place in memory
  *
  * A model is batched if all its inputs begin with a symbolic dimension and all its outputs grow
- * with it; anything else gets one profile with the shapes it has. With the same timing cache the
- * same model gives the same plan, byte for byte.
+ * with it; anything else gets one profile with the shapes it has. Dimensions with ranges
+ * (engine/build/shapes.h) multiply that: all batch sizes for each point. With the same
+ * timing cache the same model gives the same plan, byte for byte.
  */
 #ifndef INFERD_ENGINE_BUILD_BUILD_H
 #define INFERD_ENGINE_BUILD_BUILD_H
@@ -18,6 +19,7 @@
 #include "base/log.h"
 #include "engine/backend.h"
 #include "engine/build/served.h"
+#include "engine/build/shapes.h"
 #include "engine/guard/guard.h"
 #include "engine/import/onnx.h"
 #include "engine/passes/pass.h"
@@ -27,7 +29,8 @@
 
 /* How far a build is. */
 struct build_progress {
-    uint32_t batch; /* the profile at hand */
+    uint32_t batch;         /* the profile at hand */
+    uint32_t point, points; /* its point, from 1 on, and how many there are */
     const char *what;
     uint32_t done, total; /* of this step */
     double part;          /* of the whole build, by guess: 0 to 1 */
@@ -65,6 +68,10 @@ struct build_options {
     uint32_t n_batches;
     const struct onnx_dim *dims; /* values of other symbolic dimensions */
     uint32_t n_dims;
+    const struct build_range *shapes; /* or ranges, */
+    uint32_t n_shapes;
+    const struct build_sizes *sizes; /* with these sizes; default: powers of two up to the most */
+    uint32_t n_sizes;
     const struct onnx_value *values; /* the values of inputs that shapes depend on */
     uint32_t n_values;
     const struct build_input *inputs; /* the inputs that are served as another type */
@@ -93,7 +100,8 @@ struct build_options {
 enum status build_plan(struct onnx_model *model, const struct build_options *options,
                        struct plan **out, struct error *err);
 
-/* One profile's graph before it is tuned: as imported, or after the passes. */
+/* One profile's graph before it is tuned: as imported, or after the passes. It is that of the
+ * largest point. */
 enum status build_graph(struct onnx_model *model, const struct build_options *options,
                         uint32_t batch, bool fused, struct ir_graph **out, struct error *err);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/names.h"
+#include "engine/import/dims.h"
 #include "engine/import/map.h"
 #include "engine/import/ops.h"
 #include "engine/import/survey.h"
@@ -19,39 +20,6 @@ static const uint64_t fold_work = UINT64_C(1) << 31;
 enum { UNROLLED_MAX = 1 << 16 /* nodes of all branches and iterations together */ };
 
 /* --- inputs --- */
-
-/* The value that the caller gives to a named dimension; -1: none. */
-static int64_t dim_named(const struct onnx_options *options, const char *name)
-{
-    for (uint32_t i = 0; name && i < options->n_dims; i++) {
-        if (!strcmp(options->dims[i].name, name))
-            return options->dims[i].value;
-    }
-    return -1;
-}
-
-bool onnx_is_batch_dim(const struct onnx_model *model, const char *name)
-{
-    for (uint32_t i = 0; name && i < model->graph.n_inputs; i++) {
-        const struct onnx_value_info *input = &model->graph.inputs[i];
-        if (input->rank && input->dims[0].param && !strcmp(input->dims[0].param, name))
-            return true;
-    }
-    return false;
-}
-
-static int64_t axis_value(const struct mapper *m, const struct onnx_value_info *input, uint32_t d)
-{
-    const struct onnx_axis *axis = &input->dims[d];
-    if (onnx_axis_is_fixed(axis))
-        return axis->value;
-    int64_t value = dim_named(m->options, axis->param);
-    if (value < 0 && (d == 0 || onnx_is_batch_dim(m->model, axis->param)) && m->options->batch > 0)
-        value = m->options->batch;
-    /* A 0 without a name is a tensor without elements, which is a legal input; with a name it is
-     * "any". */
-    return value < 0 && d && !axis->param && axis->value == 0 ? 0 : value;
-}
 
 /* The index of the value that the caller gives to this input, or IR_NONE. */
 static uint32_t binding_of(const struct onnx_options *options, const char *name)
@@ -81,11 +49,15 @@ static void value_missing(struct mapper *m, const struct onnx_value_info *input,
 {
     const char *param = input->dims[d].param;
     if (param)
-        map_invalid(m, "input '%s': dimension %u ('%s') needs a value: give --dim %s=N",
+        map_invalid(m,
+                    "input '%s': dimension %u ('%s') needs a value: give --dim %s=N, or several "
+                    "by --shape",
                     input->name, d, param, param);
     else
-        map_invalid(m, "input '%s': dimension %u needs a value, and has no name to give it by",
-                    input->name, d);
+        map_invalid(m,
+                    "input '%s': dimension %u needs a value: give --dim %s:%u=N, or several by "
+                    "--shape",
+                    input->name, d, input->name, d);
 }
 
 static void input_shape(struct mapper *m, const struct onnx_value_info *input, uint32_t bound,
@@ -99,10 +71,11 @@ static void input_shape(struct mapper *m, const struct onnx_value_info *input, u
                    onnx_type_name(input->type), input->type);
     else if (!input->has_shape)
         map_refuse(m, "input '%s' has no shape", input->name);
-    else if (bound != IR_NONE)
+    else if (bound != IR_NONE && !m->options->values[bound].text)
         bound_shape(m, input, bound, out);
-    for (uint32_t d = 0; d < input->rank && bound == IR_NONE && !map_failed(m); d++) {
-        out->dim[d] = axis_value(m, input, d);
+    bool whole = bound != IR_NONE && !m->options->values[bound].text;
+    for (uint32_t d = 0; d < input->rank && !whole && !map_failed(m); d++) {
+        out->dim[d] = onnx_axis_value(m->model, m->options, input, d);
         if (out->dim[d] < 0)
             value_missing(m, input, d);
     }
@@ -130,10 +103,24 @@ static void import_input(struct mapper *m, const struct onnx_value_info *input)
     m->bound[graph->n_inputs] = bound;
     graph->inputs[graph->n_inputs++] = tensor;
     map_value_add(m, input->name, tensor);
+    if (bound != IR_NONE && m->options->values[bound].text)
+        map_bind_text(m, tensor, m->options->values[bound].text);
+}
+
+/* A dimension that the file fixes takes no other value. */
+static enum status axis_check(const struct onnx_value_info *input, uint32_t d, const char *wanted,
+                              int64_t value, struct error *err)
+{
+    const struct onnx_axis *axis = &input->dims[d];
+    if (!onnx_axis_is_fixed(axis) || axis->value == value)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID_ARGUMENT, "--dim %.64s=%lld: the model fixes it at %lld",
+                     wanted, (long long)value, (long long)axis->value);
 }
 
 /* A value for a dimension that no input has means that the name was mistyped. */
-static enum status dim_check(const struct onnx_model *model, const char *wanted, struct error *err)
+static enum status dim_check(const struct onnx_model *model, const char *wanted, int64_t value,
+                             struct error *err)
 {
     struct names names;
     names_init(&names, wanted, strlen(wanted));
@@ -141,7 +128,11 @@ static enum status dim_check(const struct onnx_model *model, const char *wanted,
         const struct onnx_value_info *input = &model->graph.inputs[i];
         for (uint32_t d = 0; d < input->rank; d++) {
             const char *param = input->dims[d].param;
-            if (!param || onnx_is_initializer(model, input->name))
+            if (onnx_is_initializer(model, input->name))
+                continue;
+            if (onnx_names_axis(wanted, input->name, d))
+                return axis_check(input, d, wanted, value, err);
+            if (!param)
                 continue;
             if (!strcmp(param, wanted))
                 return STATUS_OK;
@@ -150,15 +141,37 @@ static enum status dim_check(const struct onnx_model *model, const char *wanted,
         }
     }
     return error_set(err, STATUS_INVALID_ARGUMENT,
-                     "--dim %.64s: no input has such a dimension; those with names: %s", wanted,
-                     names_text(&names));
+                     "--dim %.64s: no input has such a dimension; those with names: %s; others are "
+                     "reached as INPUT:AXIS",
+                     wanted, names_text(&names));
+}
+
+/* The same of the value of an input. */
+static enum status value_check(const struct onnx_model *model, const struct onnx_value *value,
+                               struct error *err)
+{
+    struct names names;
+    names_init(&names, value->name, strlen(value->name));
+    for (uint32_t i = 0; value->text && i < onnx_n_inputs(model); i++) {
+        uint32_t rank;
+        const char *name = onnx_input(model, i, &rank);
+        if (!strcmp(name, value->name))
+            return STATUS_OK;
+        names_add(&names, name);
+    }
+    return value->text ? error_set(err, STATUS_INVALID_ARGUMENT,
+                                   "--value %.64s: the model has no such input; it has %s",
+                                   value->name, names_text(&names))
+                       : STATUS_OK;
 }
 
 enum status map_dims_check(const struct onnx_model *model, const struct onnx_options *options,
                            struct error *err)
 {
     for (uint32_t i = 0; i < options->n_dims; i++)
-        TRY(dim_check(model, options->dims[i].name, err));
+        TRY(dim_check(model, options->dims[i].name, options->dims[i].value, err));
+    for (uint32_t i = 0; i < options->n_values; i++)
+        TRY(value_check(model, &options->values[i], err));
     return STATUS_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #define HASH_FUNCTION(key, len, hash) ((hash) = hash_fnv1a((key), (len)))
 #include "base/hash.h"
+#include "engine/import/value.h"
 
 struct value {
     const char *name;
@@ -386,6 +387,31 @@ static bool bind_input(struct mapper *m, uint32_t tensor)
         return true;
     }
     return false;
+}
+
+/* Makes an input a constant; the caller fills what comes back. NULL: the import has failed. */
+static void *fix_input(struct mapper *m, uint32_t tensor)
+{
+    const struct ir_tensor *t = ir_tensor(m->graph, tensor);
+    void *data = map_failed(m) ? NULL : emit_room(m, &t->shape, t->dtype);
+    for (uint32_t i = 0; data && i < m->graph->n_inputs; i++)
+        if (m->graph->inputs[i] == tensor)
+            m->taken[i] = true;
+    return data;
+}
+
+void map_bind_text(struct mapper *m, uint32_t tensor, const char *text)
+{
+    void *data = fix_input(m, tensor);
+    const struct ir_tensor *t = ir_tensor(m->graph, tensor);
+    size_t n = 0;
+    if (!data || !shape_elements(&t->shape, &n))
+        return;
+    if (value_fill(text, t->dtype, n, data))
+        ir_tensor(m->graph, tensor)->data = data;
+    else
+        map_invalid(m, "--value %s=%.64s: expected one %s, or %zu with commas between", t->name,
+                    text, dtype_name(t->dtype), n);
 }
 
 /* Follows the operands back to bound inputs, whose values become constants of the graph, and

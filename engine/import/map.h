@@ -205,7 +205,9 @@ void map_check_form(struct mapper *m);
 void map_check_operands(struct mapper *m);
 /* Finds the node's row and checks its form; fails if there is no row, or the form does not fit. */
 void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t index);
-/* INVALID_ARGUMENT: a value is given to a dimension that no input has. */
+/* Makes an input a constant of these numbers. */
+void map_bind_text(struct mapper *m, uint32_t tensor, const char *text);
+/* INVALID_ARGUMENT: a value is given to a dimension or an input that is not there. */
 enum status map_dims_check(const struct onnx_model *model, const struct onnx_options *options,
                            struct error *err);
 /* Does what onnx_import promises. If `survey` is not NULL, it takes each refusal, the import goes

@@ -152,25 +152,6 @@ bool onnx_is_initializer(const struct onnx_model *model, const char *name)
                    name_compare);
 }
 
-bool onnx_is_batched(const struct onnx_model *model)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
-        const struct onnx_value_info *input = &model->graph.inputs[i];
-        if (onnx_is_initializer(model, input->name))
-            continue;
-        if (!input->has_shape || !input->rank || onnx_axis_is_fixed(&input->dims[0]))
-            return false;
-        any = true;
-    }
-    return any;
-}
-
-static void arena_cleanup(struct arena **arena)
-{
-    arena_free(*arena);
-}
-
 static enum status decode_dense(struct arena *arena, const struct file_map *map,
                                 struct onnx_tensor *tensor, enum dtype *dtype, const void **bytes,
                                 struct error *err)

@@ -24,7 +24,7 @@ struct ir_evaluator {
 };
 
 struct onnx_dim {
-    const char *name; /* the dim_param in the file */
+    const char *name; /* the dim_param in the file, or INPUT:AXIS, which goes before */
     int64_t value;
 };
 
@@ -33,10 +33,14 @@ struct onnx_dim {
  * Reshape, say). The value is used only where the graph cannot be built without it; the result then
  * does not have this input. Its shape also fills in the dimensions that the file leaves open.
  * `view.data` may go away after the import.
+ *
+ * With `text`, which is numbers with commas between (or true, false), there is no view: the input
+ * is a constant of the model, in any case. Its shape is the input's; one number fills it.
  */
 struct onnx_value {
     const char *name;
     struct tensor_view view;
+    const char *text;
 };
 
 struct onnx_options {
@@ -69,16 +73,29 @@ enum status onnx_open_memory(
 void onnx_close(
     struct onnx_model *model); /* graphs imported from it stay good: they hold a reference */
 
-/* True if the first dimension of every graph input (initializers aside) is symbolic. */
+/* Says whether some dimension of the inputs seems to count instances. */
 bool onnx_is_batched(const struct onnx_model *model);
 
-/* Says whether an input's first dimension has this name. Such a name counts instances, and other
- * dimensions may have it too. */
+/* Says whether the name seems to count instances: it has "batch" in it, or is that of an input's
+ * first dimension, unless another one has "batch" in it and this one is also elsewhere. Any
+ * dimension of that name counts instances, and so does a first one without a name. */
 bool onnx_is_batch_dim(const struct onnx_model *model, const char *name);
 
 /* The name of a symbolic dimension of an input, which an onnx_dim could bind. NULL: there is no
  * such input or dimension, or it is fixed or has no name. */
 const char *onnx_input_dim(const struct onnx_model *model, const char *input, uint32_t axis);
+
+/* The inputs that are no initializers, and their dimensions. */
+struct onnx_axis_info {
+    const char *name; /* NULL: it has none */
+    int64_t fixed;    /* -1: it is symbolic */
+    bool batch;       /* it seems to count instances */
+};
+uint32_t onnx_n_inputs(const struct onnx_model *model);
+/* The input's name; *rank: UINT32_MAX if it has no shape. */
+const char *onnx_input(const struct onnx_model *model, uint32_t index, uint32_t *rank);
+struct onnx_axis_info onnx_input_axis(const struct onnx_model *model, uint32_t index,
+                                      uint32_t axis);
 
 /* The model's bytes, for a digest. */
 const void *onnx_bytes(const struct onnx_model *model, size_t *size);

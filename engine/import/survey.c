@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/import/dims.h"
+
 const char *onnx_input_dim(const struct onnx_model *model, const char *input, uint32_t axis)
 {
     for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
@@ -167,15 +169,9 @@ static const char *unbound_dim(const struct onnx_model *model, const struct onnx
 {
     for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
         const struct onnx_value_info *input = &model->graph.inputs[i];
-        for (uint32_t d = 1; d < input->rank; d++) {
-            const char *param = input->dims[d].param;
-            bool bound = !param || onnx_is_initializer(model, input->name) ||
-                         onnx_is_batch_dim(model, param);
-            for (uint32_t k = 0; k < options->n_dims && !bound; k++)
-                bound = !strcmp(options->dims[k].name, param);
-            if (!bound)
-                return param;
-        }
+        for (uint32_t d = 0; d < input->rank && !onnx_is_initializer(model, input->name); d++)
+            if (input->dims[d].param && onnx_axis_value(model, options, input, d) < 0)
+                return input->dims[d].param;
     }
     return NULL;
 }

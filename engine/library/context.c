@@ -82,7 +82,7 @@ static enum status make_ready(struct inferd_engine_context *c,
     TRY(lane_new(device, &c->lane, err));
     TRY(context_new_with(c->plan->engine, c->lane, &wanted, &c->ctx, err));
     const struct engine_profile *p =
-        options->batch ? engine_profile_for(c->plan->engine, options->batch) : NULL;
+        options->batch ? engine_profile_for(c->plan->engine, 0, options->batch) : NULL;
     size_t bytes = p ? p->out_bytes : c->info->out_bytes_max;
     TRY(engine_buffer_alloc(device, MAX(bytes, (size_t)BACKEND_ALIGN), "output", &output, err));
     c->output = output;
@@ -285,13 +285,13 @@ enum inferd_engine_status inferd_engine_wait_inputs(struct inferd_engine_context
 /* Where output `i` of a batch of `n` instances lies. */
 static const char *output_at(const struct inferd_engine_context *c, uint32_t n, uint32_t i)
 {
-    return c->output + engine_profile_for(c->plan->engine, n)->out_offset[i];
+    return c->output + engine_profile_for(c->plan->engine, 0, n)->out_offset[i];
 }
 
 static void report_layers(const struct inferd_engine_context *c, uint32_t batch)
 {
     uint32_t n = 0;
-    const struct layer_time *times = context_layer_times(c->ctx, batch, &n);
+    const struct layer_time *times = context_layer_times(c->ctx, 0, batch, &n);
     for (uint32_t i = 0; i < n; i++) {
         const struct ir_node *node = times[i].node;
         struct inferd_engine_layer layer = inferd_engine_layer_init();

@@ -19,6 +19,12 @@ static enum status load(struct inferd_engine_device *device, const struct source
         TRY(engine_load_fd(device->device, from->fd, from->path, NULL, out, err));
     else
         TRY(engine_load(device->device, from->path, out, err));
+    if (engine_describe(*out)->n_free) {
+        engine_unref(*out);
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "%s: its inputs have free dimensions; build a plan for one size of each",
+                         from->path);
+    }
     log_write(&device->log, LOG_INFO, "plan %s: loaded in %.1f ms, %zu bytes of weights",
               from->path, (double)(clock_now_ns() - begin) / NS_PER_MS,
               engine_describe(*out)->weight_bytes);
@@ -177,10 +183,10 @@ static enum status describe_layer(const struct engine *engine, uint32_t batch, u
                                   struct inferd_engine_layer *out, struct error *err)
 {
     struct engine_layer layer;
-    if (!engine_profile_for(engine, batch))
+    if (!engine_profile_for(engine, 0, batch))
         return error_set(err, STATUS_NOT_FOUND, "a batch of %u: the plan takes 1 to %u", batch,
                          engine_describe(engine)->max_batch);
-    TRY(check_index("layer", index, engine_layers(engine, batch, index, &layer, 1), err));
+    TRY(check_index("layer", index, engine_layers(engine, 0, batch, index, &layer, 1), err));
     struct inferd_engine_layer own = {
         .name = layer.name, .op = layer.op, .tactic = layer.tactic, .time_ns = layer.time_ns};
     return library_write(out, &own, sizeof(own), err);

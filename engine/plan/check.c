@@ -23,8 +23,29 @@ static enum status bad(struct error *err, const char *what, const char *name)
 
 /* --- bindings --- */
 
+/* Whether the axes are those of such a binding. */
+static bool axes_ok(const struct plan *plan, const struct plan_binding *b,
+                    const struct plan_axes *axes, bool input)
+{
+    const struct shape *shape = &b->shape;
+    bool counts = plan->batched && !axes->shared;
+    if (counts ? axes->batch >= shape->rank || shape->dim[axes->batch] != -1 : axes->batch != 0)
+        return false;
+    if (axes->shared && (!plan->batched || !input))
+        return false;
+    for (uint32_t d = 0; d < shape->rank; d++) {
+        bool is_batch = counts && d == axes->batch;
+        if (axes->free[d] > plan->n_free || (axes->free[d] && (is_batch || shape->dim[d] != -1)))
+            return false;
+        /* An output's size may follow from free dimensions in any way, an input's must be one. */
+        if (shape->dim[d] == -1 && !is_batch && !axes->free[d] && (input || !plan->n_free))
+            return false;
+    }
+    return true;
+}
+
 static enum status check_bindings(const struct plan *plan, const struct plan_binding *list,
-                                  uint32_t n, struct error *err)
+                                  const struct plan_axes *axes, uint32_t n, struct error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct plan_binding *b = &list[i];
@@ -35,33 +56,55 @@ static enum status check_bindings(const struct plan *plan, const struct plan_bin
         for (uint32_t k = 0; k < i; k++)
             if (!strcmp(list[k].name, b->name))
                 return bad(err, "two bindings of one name", b->name);
-        if (plan->batched && (shape.rank == 0 || shape.dim[0] != -1))
-            return bad(err, "a batched model's binding without a batch dimension", b->name);
-        if (plan->batched)
-            shape.dim[0] = PLAN_MAX_BATCH;
-        if (shape.rank > SHAPE_MAX_RANK || !shape_bytes(&shape, b->dtype, &bytes))
+        if (shape.rank > SHAPE_MAX_RANK || !axes_ok(plan, b, &axes[i], list == plan->inputs))
+            return bad(err, "a binding's dimensions are not what they should be", b->name);
+        for (uint32_t d = 0; d < shape.rank; d++)
+            if (shape.dim[d] == -1)
+                shape.dim[d] = plan->batched && d == axes[i].batch && !axes[i].shared
+                                   ? PLAN_MAX_BATCH
+                                   : 1; /* its profiles are checked */
+        if (!shape_bytes(&shape, b->dtype, &bytes))
             return bad(err, "a binding of a bad type or shape", b->name);
     }
     return STATUS_OK;
 }
 
-/* Compares graph inputs or outputs with the bindings. */
+/* Whether the profile may have such a dimension where the binding has -1. `first` is the first
+ * profile of its point. */
+static bool dim_fits(const struct plan *plan, const struct plan_profile *profile,
+                     const struct plan_axes *axes, uint32_t d, int64_t dim, int64_t first)
+{
+    if (plan->batched && !axes->shared && d == axes->batch)
+        return dim == profile->batch;
+    return axes->free[d] ? dim == profile->values[axes->free[d] - 1] : dim == first;
+}
+
+/* Compares graph inputs or outputs with the bindings, and with those of the point's first
+ * profile. */
 static enum status check_io(const struct plan *plan, const struct plan_profile *profile,
-                            const struct plan_binding *bindings, uint32_t n_bindings,
-                            const uint32_t *ids, uint32_t n, struct error *err)
+                            const struct plan_profile *first, bool input, struct error *err)
 {
     const struct ir_graph *graph = profile->graph;
-    if (n != n_bindings)
+    const struct plan_binding *bindings = input ? plan->inputs : plan->outputs;
+    const struct plan_axes *axes = input ? plan->input_axes : plan->output_axes;
+    const uint32_t *ids = input ? graph->inputs : graph->outputs;
+    const uint32_t *firsts = input ? first->graph->inputs : first->graph->outputs;
+    uint32_t n = input ? graph->n_inputs : graph->n_outputs;
+    if (n != (input ? plan->n_inputs : plan->n_outputs))
         return bad(err, "a profile with another number of inputs or outputs", graph->name);
     for (uint32_t i = 0; i < n; i++) {
-        struct shape want = bindings[i].shape;
-        if (plan->batched)
-            want.dim[0] = profile->batch;
+        const struct shape *want = &bindings[i].shape;
         if (ids[i] >= graph->n_tensors)
             return bad(err, "an input or output is no tensor", bindings[i].name);
         const struct ir_tensor *t = ir_tensor(graph, ids[i]);
-        if (t->dtype != bindings[i].dtype || !shape_equal(&t->shape, &want) ||
-            t->layout != IR_LAYOUT_PLAIN || t->real != DTYPE_NONE || t->scale != IR_NO_SCALE)
+        const struct shape *as = &ir_tensor(first->graph, firsts[i])->shape;
+        bool fits = t->dtype == bindings[i].dtype && t->shape.rank == want->rank;
+        for (uint32_t d = 0; d < want->rank && fits; d++)
+            fits = want->dim[d] == -1
+                       ? dim_fits(plan, profile, &axes[i], d, t->shape.dim[d], as->dim[d])
+                       : t->shape.dim[d] == want->dim[d];
+        if (!fits || t->layout != IR_LAYOUT_PLAIN || t->real != DTYPE_NONE ||
+            t->scale != IR_NO_SCALE)
             return bad(err, "an input or output unlike its binding", bindings[i].name);
     }
     return STATUS_OK;
@@ -382,12 +425,11 @@ static enum status check_liveness(const struct ir_graph *graph, struct error *er
 /* --- the whole --- */
 
 static enum status check_profile(const struct plan *plan, const struct plan_profile *profile,
-                                 struct error *err)
+                                 const struct plan_profile *first, struct error *err)
 {
     const struct ir_graph *graph = profile->graph;
-    TRY(check_io(plan, profile, plan->inputs, plan->n_inputs, graph->inputs, graph->n_inputs, err));
-    TRY(check_io(plan, profile, plan->outputs, plan->n_outputs, graph->outputs, graph->n_outputs,
-                 err));
+    TRY(check_io(plan, profile, first, true, err));
+    TRY(check_io(plan, profile, first, false, err));
     for (uint32_t i = 0; i < graph->n_inputs; i++) {
         const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
         if (t->place != IR_PLACE_INPUT || t->offset != i)
@@ -425,18 +467,66 @@ static enum status check_exactness(const struct plan *plan, struct error *err)
     return STATUS_OK;
 }
 
-enum status plan_check(const struct plan *plan, struct error *err)
+/* --- points --- */
+
+static enum status check_free(const struct plan *plan, struct error *err)
 {
-    if (plan->n_profiles == 0 || plan->n_outputs == 0 || (!plan->batched && plan->n_profiles != 1))
-        return bad(err, "a plan without profiles or outputs", plan->name);
-    TRY(check_bindings(plan, plan->inputs, plan->n_inputs, err));
-    TRY(check_bindings(plan, plan->outputs, plan->n_outputs, err));
+    for (uint32_t i = 0; i < plan->n_free; i++) {
+        const struct plan_free *f = &plan->free[i];
+        if (f->low < 1 || f->high < f->low || f->high > PLAN_MAX_SIZE)
+            return bad(err, "a free dimension of no range", f->name);
+    }
+    return STATUS_OK;
+}
+
+static bool values_ok(const struct plan *plan, const struct plan_profile *p)
+{
+    for (uint32_t i = 0; i < plan->n_free; i++)
+        if (p->values[i] < plan->free[i].low || p->values[i] > plan->free[i].high)
+            return false;
+    return true;
+}
+
+/* Whether the profile is the first of a point, and no earlier one is of that point. */
+static bool is_fresh(const struct plan *plan, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++)
+        if (plan_same_point(plan, &plan->profiles[i], &plan->profiles[index]))
+            return false;
+    return true;
+}
+
+/* Profiles are sorted by points and batches, and all points end with the same batch. */
+static enum status check_order(const struct plan *plan, struct error *err)
+{
+    uint32_t largest = plan->profiles[plan->n_profiles - 1].batch;
     for (uint32_t i = 0; i < plan->n_profiles; i++) {
         const struct plan_profile *p = &plan->profiles[i];
+        bool goes_on = i && plan_same_point(plan, p, p - 1);
         if (p->batch == 0 || p->batch > PLAN_MAX_BATCH || (!plan->batched && p->batch != 1) ||
-            (i && p->batch <= p[-1].batch))
+            (goes_on && p->batch <= p[-1].batch))
             return bad(err, "profiles that do not rise in batch", plan->name);
-        TRY(check_profile(plan, p, err));
+        if (!goes_on &&
+            (!is_fresh(plan, i) || !values_ok(plan, p) || (i && p[-1].batch != largest)))
+            return bad(err, "profiles of points that are not in order", plan->name);
+    }
+    return STATUS_OK;
+}
+
+enum status plan_check(const struct plan *plan, struct error *err)
+{
+    const struct plan_profile *first = plan->profiles;
+    if (plan->n_profiles == 0 || plan->n_outputs == 0 || plan->n_free > PLAN_MAX_FREE)
+        return bad(err, "a plan without profiles or outputs", plan->name);
+    TRY(check_free(plan, err));
+    TRY(check_order(plan, err));
+    TRY(check_bindings(plan, plan->inputs, plan->input_axes, plan->n_inputs, err));
+    TRY(check_bindings(plan, plan->outputs, plan->output_axes, plan->n_outputs, err));
+    for (uint32_t i = 0; i < plan->n_profiles; i++) {
+        const struct plan_profile *p = &plan->profiles[i];
+        if (!plan_same_point(plan, p, first))
+            first = p;
+        TRY(check_profile(plan, p, first, err));
     }
     return check_exactness(plan, err);
 }

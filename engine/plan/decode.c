@@ -458,6 +458,7 @@ static bool on_profile(pb_istream_t *in, const pb_field_t *field UNUSED, void **
     d->arena = graph->arena;
     struct list inputs = {.d = d, .max = IR_MAX_IO, .values = graph->inputs};
     struct list outputs = {.d = d, .max = IR_MAX_IO, .values = graph->outputs};
+    struct dims values = {.d = d};
     inferd_plan_Profile msg = {
         .tensors = {.funcs.decode = on_tensor, .arg = d},
         .nodes = {.funcs.decode = on_node, .arg = d},
@@ -465,13 +466,16 @@ static bool on_profile(pb_istream_t *in, const pb_field_t *field UNUSED, void **
         .inputs = {.funcs.decode = on_list, .arg = &inputs},
         .outputs = {.funcs.decode = on_list, .arg = &outputs},
         .scales = {.funcs.decode = on_scale, .arg = d},
+        .values = {.funcs.decode = on_dims, .arg = &values},
     };
     bool ok = pb_decode(in, inferd_plan_Profile_fields, &msg);
     d->arena = plan->arena;
     graph->n_inputs = inputs.n;
     graph->n_outputs = outputs.n;
-    plan->profiles[plan->n_profiles - 1].batch = msg.batch;
-    plan->profiles[plan->n_profiles - 1].tensor_bytes = msg.tensor_bytes;
+    struct plan_profile *p = &plan->profiles[plan->n_profiles - 1];
+    p->batch = msg.batch;
+    p->tensor_bytes = msg.tensor_bytes;
+    memcpy(p->values, values.shape.dim, values.shape.rank * sizeof(p->values[0]));
     return ok;
 }
 
@@ -540,26 +544,63 @@ struct bindings {
     struct decoder *d;
     uint32_t *n;
     struct plan_binding *list;
+    struct plan_axes *axes;
 };
+
+/* The axes of a binding of that rank; `free` holds as many numbers, or none. */
+static bool axes_of(const inferd_plan_Binding *msg, const struct list *free, uint32_t rank,
+                    struct plan_axes *out)
+{
+    *out = (struct plan_axes){.shared = msg->shared};
+    if (msg->batch > SHAPE_MAX_RANK || (free->n && free->n != rank))
+        return false;
+    out->batch = (uint8_t)(msg->batch ? msg->batch - 1 : 0);
+    for (uint32_t d = 0; d < free->n; d++) {
+        if (free->values[d] > PLAN_MAX_FREE)
+            return false;
+        out->free[d] = (uint8_t)free->values[d];
+    }
+    return true;
+}
 
 static bool on_binding(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct bindings *b = *arg;
     struct text name = {.d = b->d, .value = ""};
     struct dims dims = {.d = b->d};
+    uint32_t numbers[SHAPE_MAX_RANK];
+    struct list free = {.d = b->d, .max = SHAPE_MAX_RANK, .values = numbers};
+    struct plan_axes axes;
     inferd_plan_Binding msg = {
         .name = TEXT(name),
         .dim = {.funcs.decode = on_dims, .arg = &dims},
+        .free = {.funcs.decode = on_list, .arg = &free},
     };
     if (!pb_decode(in, inferd_plan_Binding_fields, &msg))
         return false;
-    if (*b->n == IR_MAX_IO || msg.dtype >= DTYPE_COUNT_)
+    if (*b->n == IR_MAX_IO || msg.dtype >= DTYPE_COUNT_ ||
+        !axes_of(&msg, &free, dims.shape.rank, &axes))
         return fail(b->d, STATUS_DATA_LOSS, "a bad binding, or too many");
+    b->axes[*b->n] = axes;
     b->list[(*b->n)++] = (struct plan_binding){
         .name = name.value,
         .dtype = (enum dtype)msg.dtype,
         .shape = dims.shape,
     };
+    return true;
+}
+
+static bool on_free(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
+{
+    struct decoder *d = *arg;
+    struct plan *plan = d->plan;
+    struct text name = {.d = d, .value = ""};
+    inferd_plan_Free msg = {.name = TEXT(name)};
+    if (!pb_decode(in, inferd_plan_Free_fields, &msg))
+        return false;
+    if (plan->n_free == PLAN_MAX_FREE)
+        return fail(d, STATUS_DATA_LOSS, "too many free dimensions");
+    plan->free[plan->n_free++] = (struct plan_free){name.value, msg.low, msg.high, msg.pads};
     return true;
 }
 
@@ -572,14 +613,15 @@ enum status plan_decode(struct plan *plan, const void *data, size_t size, struct
         .err = err,
     };
     struct text name = {.d = &d, .value = ""};
-    struct bindings inputs = {&d, &plan->n_inputs, plan->inputs};
-    struct bindings outputs = {&d, &plan->n_outputs, plan->outputs};
+    struct bindings inputs = {&d, &plan->n_inputs, plan->inputs, plan->input_axes};
+    struct bindings outputs = {&d, &plan->n_outputs, plan->outputs, plan->output_axes};
     inferd_plan_Plan msg = {
         .name = TEXT(name),
         .inputs = {.funcs.decode = on_binding, .arg = &inputs},
         .outputs = {.funcs.decode = on_binding, .arg = &outputs},
         .profiles = {.funcs.decode = on_profile, .arg = &d},
         .exactness = {.funcs.decode = on_exactness, .arg = &d},
+        .free = {.funcs.decode = on_free, .arg = &d},
     };
     pb_istream_t in = pb_istream_from_buffer(data, size);
     if (!pb_decode(&in, inferd_plan_Plan_fields, &msg)) {

@@ -279,6 +279,8 @@ static bool put_profiles(pb_ostream_t *out, const pb_field_t *field, void *const
                                       p->offsets->code[i]};
         struct list inputs = {graph->n_inputs, graph->inputs, 0};
         struct list outputs = {graph->n_outputs, graph->outputs, 0};
+        struct shape values = {.rank = p->plan->n_free};
+        memcpy(values.dim, p->plan->profiles[i].values, sizeof(p->plan->profiles[i].values));
         inferd_plan_Profile msg = {
             .batch = p->plan->profiles[i].batch,
             .tensors = ENCODE(put_tensors, &profile),
@@ -288,6 +290,7 @@ static bool put_profiles(pb_ostream_t *out, const pb_field_t *field, void *const
             .outputs = ENCODE(put_list, &outputs),
             .tensor_bytes = p->plan->profiles[i].tensor_bytes,
             .scales = ENCODE(put_scales, graph),
+            .values = ENCODE(put_dims, &values),
         };
         if (!put_message(out, field, inferd_plan_Profile_fields, &msg))
             return false;
@@ -295,19 +298,39 @@ static bool put_profiles(pb_ostream_t *out, const pb_field_t *field, void *const
     return true;
 }
 
+_Static_assert((int)PLAN_MAX_FREE == (int)SHAPE_MAX_RANK, "values are encoded as a shape's");
+
 struct bindings {
     uint32_t n;
     const struct plan_binding *list;
+    const struct plan_axes *axes;
 };
+
+static bool has_free(const struct plan_axes *axes, uint32_t rank)
+{
+    bool any = false;
+    for (uint32_t d = 0; d < rank; d++)
+        any |= axes->free[d] != 0;
+    return any;
+}
 
 static bool put_bindings(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
 {
     const struct bindings *b = *arg;
     for (uint32_t i = 0; i < b->n; i++) {
+        const struct plan_axes *axes = &b->axes[i];
+        uint32_t numbers[SHAPE_MAX_RANK];
+        for (uint32_t d = 0; d < SHAPE_MAX_RANK; d++)
+            numbers[d] = axes->free[d];
+        uint32_t rank = b->list[i].shape.rank;
+        struct list free = {has_free(axes, rank) ? rank : 0, numbers, 0};
         inferd_plan_Binding msg = {
             .name = ENCODE(put_text, b->list[i].name),
             .dtype = b->list[i].dtype,
             .dim = ENCODE(put_dims, &b->list[i].shape),
+            .batch = axes->batch ? axes->batch + 1u : 0,
+            .shared = axes->shared,
+            .free = ENCODE(put_list, &free),
         };
         if (!put_message(out, field, inferd_plan_Binding_fields, &msg))
             return false;
@@ -353,11 +376,23 @@ static bool put_exactness(pb_ostream_t *out, const pb_field_t *field, void *cons
     return !e->measured || put_message(out, field, inferd_plan_Exactness_fields, &msg);
 }
 
+static bool put_free(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
+{
+    const struct plan *plan = *arg;
+    for (uint32_t i = 0; i < plan->n_free; i++) {
+        const struct plan_free *f = &plan->free[i];
+        inferd_plan_Free msg = {ENCODE(put_text, f->name), f->low, f->high, f->pads};
+        if (!put_message(out, field, inferd_plan_Free_fields, &msg))
+            return false;
+    }
+    return true;
+}
+
 enum status plan_encode(const struct plan *plan, const struct plan_offsets *offsets, uint8_t **out,
                         size_t *size, struct error *err)
 {
-    struct bindings inputs = {plan->n_inputs, plan->inputs};
-    struct bindings outputs = {plan->n_outputs, plan->outputs};
+    struct bindings inputs = {plan->n_inputs, plan->inputs, plan->input_axes};
+    struct bindings outputs = {plan->n_outputs, plan->outputs, plan->output_axes};
     struct plan_arg profiles = {plan, offsets};
     inferd_plan_Plan msg = {
         .name = ENCODE(put_text, plan->name),
@@ -366,6 +401,7 @@ enum status plan_encode(const struct plan *plan, const struct plan_offsets *offs
         .outputs = ENCODE(put_bindings, &outputs),
         .profiles = ENCODE(put_profiles, &profiles),
         .exactness = ENCODE(put_exactness, &plan->exactness),
+        .free = ENCODE(put_free, plan),
     };
     pb_ostream_t sizing = PB_OSTREAM_SIZING;
     if (!pb_encode(&sizing, inferd_plan_Plan_fields, &msg))

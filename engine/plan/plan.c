@@ -72,6 +72,12 @@ bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node
            ir_tensor(graph, node->outputs[0])->alias_of == node->inputs[0];
 }
 
+bool plan_same_point(const struct plan *plan, const struct plan_profile *a,
+                     const struct plan_profile *b)
+{
+    return memcmp(a->values, b->values, plan->n_free * sizeof(a->values[0])) == 0;
+}
+
 uint64_t plan_profile_time(const struct plan_profile *profile)
 {
     uint64_t sum = 0;

@@ -5,9 +5,10 @@
  * share the weights: constants with the same bytes are stored once. Compiled tactics (tactic->code)
  * lie in a section of their own, equal ones once.
  *
- * A profile is what was tuned for one batch size. In memory it is an ir_graph with everything
- * filled in: tactics, layouts, places. The builder makes a struct plan and writes it; the runtime
- * reads the same struct back.
+ * A profile is what was tuned for one batch size, and for one value of each free dimension, if the
+ * model has any: all profiles of the same values are a *point*. In memory it is an ir_graph with
+ * everything filled in: tactics, layouts, places. The builder makes a struct plan and writes it;
+ * the runtime reads the same struct back.
  *
  * The digest only finds accidents. The reader trusts no field: a plan that it returns satisfies
  * ir_verify and plan_check (indices, sizes, places inside their sections and arenas, no tensor read
@@ -28,7 +29,9 @@
 #include "engine/ir/ir.h"
 
 enum {
-    PLAN_MAX_PROFILES = 64,
+    PLAN_MAX_PROFILES = 256,
+    PLAN_MAX_FREE = 8,
+    PLAN_MAX_SIZE = 1 << 24, /* of a free dimension */
     PLAN_MAX_SEGMENTS = 256,
     PLAN_MAX_ALIASES = 1024, /* length of a chain of aliases */
     PLAN_MAX_LIVE = 8192,    /* tensors and workspaces alive at once in one graph */
@@ -42,11 +45,27 @@ enum {
 struct plan_binding {
     const char *name;
     enum dtype dtype;
-    struct shape shape; /* of a batched model dim[0] is -1 */
+    struct shape shape; /* -1: it counts instances, or is not the same in all points */
+};
+
+/* What the dimensions of a binding are. All zeros: the first one counts instances, if the model is
+ * batched, and none is free. */
+struct plan_axes {
+    bool shared;                  /* of a batched model: all instances have this input together */
+    uint8_t batch;                /* the axis of the instances, unless it is shared */
+    uint8_t free[SHAPE_MAX_RANK]; /* which free dimension it is, from 1 on; 0: none */
+};
+
+/* A dimension whose size each request chooses. */
+struct plan_free {
+    const char *name;
+    int64_t low, high;
+    bool pads; /* a request may be padded with zeros to a larger size: its answer is the same */
 };
 
 struct plan_profile {
     uint32_t batch; /* 1 for a model that is not batched */
+    int64_t values[PLAN_MAX_FREE];
     struct ir_graph *graph;
     uint64_t tensor_bytes; /* sum of the intermediate tensors: the arena if they shared no bytes */
 };
@@ -79,9 +98,11 @@ struct plan {
     char device[PLAN_DEVICE_MAX]; /* plan_device_line */
     char digest[PLAN_DIGEST_MAX]; /* of the source model, hex */
     bool batched;
-    uint32_t n_inputs, n_outputs, n_profiles;
+    uint32_t n_inputs, n_outputs, n_profiles, n_free;
     struct plan_binding inputs[IR_MAX_IO], outputs[IR_MAX_IO];
-    struct plan_profile profiles[PLAN_MAX_PROFILES]; /* by rising batch */
+    struct plan_axes input_axes[IR_MAX_IO], output_axes[IR_MAX_IO];
+    struct plan_free free[PLAN_MAX_FREE];
+    struct plan_profile profiles[PLAN_MAX_PROFILES]; /* by points, then by rising batch */
     struct plan_exactness exactness;
     const void *weights; /* set by the reader; constants point into it */
     size_t weight_bytes;
@@ -135,6 +156,10 @@ uint32_t plan_tensor_root(const struct ir_graph *graph, uint32_t tensor);
 /* Whether the node is a RESHAPE, or a REFORMAT between layouts that agree, whose output is an alias
  * of its input: then there is nothing to run. */
 bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node);
+
+/* Says whether two profiles are of one point. */
+bool plan_same_point(const struct plan *plan, const struct plan_profile *a,
+                     const struct plan_profile *b);
 
 /* Sum of the nodes' times; 0 if none was timed. */
 uint64_t plan_profile_time(const struct plan_profile *profile);

@@ -28,7 +28,7 @@ enum status context_new_with(struct engine *engine, struct lane *lane,
         return error_set(err, STATUS_INVALID_ARGUMENT, "context: engine and lane of two devices");
     if (atomic_load_explicit(&engine->settled, memory_order_relaxed))
         return error_set(err, STATUS_FAILED_PRECONDITION, "context: the engine has been settled");
-    if (options->batch && !engine_profile_for(engine, options->batch))
+    if (options->batch && !engine_profile_for(engine, 0, options->batch))
         return error_set(err, STATUS_INVALID_ARGUMENT, "a batch of %u: the engine takes 1 to %u",
                          options->batch, engine->info.max_batch);
     struct context *ctx = calloc(1, sizeof(*ctx));
@@ -90,10 +90,9 @@ void context_free(struct context *ctx)
 
 /* --- running it --- */
 
-static enum status check_input(const struct context *ctx, uint32_t index, uint32_t batch,
+static enum status check_input(const struct engine_binding *b, uint32_t batch,
                                const struct engine_input *input, struct error *err)
 {
-    const struct engine_binding *b = &ctx->engine->info.inputs[index];
     size_t total = 0;
     for (uint32_t i = 0; i < input->n_spans; i++) {
         size_t size = input->spans[i].size;
@@ -110,10 +109,10 @@ static enum status check_input(const struct context *ctx, uint32_t index, uint32
     return STATUS_OK;
 }
 
-static enum status check(const struct context *ctx, uint32_t batch,
+static enum status check(const struct context *ctx, uint32_t point, uint32_t batch,
                          const struct engine_input *inputs, struct profile **out, struct error *err)
 {
-    const struct engine_profile *info = engine_profile_for(ctx->engine, batch);
+    const struct engine_profile *info = engine_profile_for(ctx->engine, point, batch);
     if (!info)
         return error_set(err, STATUS_INVALID_ARGUMENT, "a batch of %u: the engine takes 1 to %u",
                          batch, ctx->engine->info.max_batch);
@@ -125,7 +124,7 @@ static enum status check(const struct context *ctx, uint32_t batch,
     if (ctx->running)
         return error_set(err, STATUS_FAILED_PRECONDITION, "the context is running a batch");
     for (uint32_t i = 0; inputs && i < ctx->engine->info.n_inputs; i++)
-        TRY(check_input(ctx, i, batch, &inputs[i], err));
+        TRY(check_input(&p->in[i], batch, &inputs[i], err));
     *out = p;
     return STATUS_OK;
 }
@@ -149,8 +148,14 @@ static enum status start(struct context *ctx, struct profile *p, uint32_t batch,
 enum status context_enqueue(struct context *ctx, uint32_t batch, const struct engine_input *inputs,
                             void *output, struct error *err)
 {
+    return context_enqueue_at(ctx, 0, batch, inputs, output, err);
+}
+
+enum status context_enqueue_at(struct context *ctx, uint32_t point, uint32_t batch,
+                               const struct engine_input *inputs, void *output, struct error *err)
+{
     struct profile *p = NULL;
-    TRY(check(ctx, batch, inputs, &p, err));
+    TRY(check(ctx, point, batch, inputs, &p, err));
     ctx->last = NULL;
     if (ctx->backend->range_begin)
         ctx->backend->range_begin(p->range);

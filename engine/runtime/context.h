@@ -62,7 +62,8 @@ struct profile_output {
 
 struct profile {
     const struct engine_profile *info;
-    const char *range; /* the name of a batch's range, for device profilers */
+    const struct engine_binding *in, *out; /* its point's */
+    const char *range;                     /* the name of a batch's range, for device profilers */
     bool ready;
     uint32_t n_steps, n_parts, n_patches;
     struct step *steps;

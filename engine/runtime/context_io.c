@@ -72,7 +72,7 @@ static void gather(struct copies *c, const struct profile *p, uint32_t index, ui
                    const struct engine_input *input)
 {
     const struct context *ctx = c->ctx;
-    size_t instance = ctx->engine->info.inputs[index].instance_bytes, at = 0;
+    size_t instance = p->in[index].instance_bytes, at = 0;
     char *to = ctx->base[SIDE_DEVICE] + p->inputs[index].offset;
     char *packed =
         ctx->staging_offset[index] == SIZE_MAX ? NULL : ctx->staging + ctx->staging_offset[index];
@@ -104,7 +104,7 @@ static void gather_on_host(const struct context *ctx, const struct profile *p, u
             memcpy(to, span->data, span->size);
         to += span->size;
     }
-    memset(to, 0, (p->info->batch - batch) * ctx->engine->info.inputs[index].instance_bytes);
+    memset(to, 0, (p->info->batch - batch) * p->in[index].instance_bytes);
 }
 
 static enum status start_copies(const struct copies *c, struct error *err)
@@ -149,7 +149,7 @@ enum status context_zero_inputs(struct context *ctx, struct profile *p, struct e
 {
     struct copies copies = {.ctx = ctx};
     for (uint32_t i = 0; i < ctx->engine->info.n_inputs; i++) {
-        size_t instance = ctx->engine->info.inputs[i].instance_bytes;
+        size_t instance = p->in[i].instance_bytes;
         for (uint32_t k = 0; k < p->info->batch && instance; k++)
             add_zeros(&copies, ctx->base[SIDE_DEVICE] + p->inputs[i].offset + k * instance,
                       instance);
@@ -166,7 +166,7 @@ enum status context_collect(struct context *ctx, struct profile *p, uint32_t bat
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < ctx->engine->info.n_outputs; i++) {
-        size_t size = batch * ctx->engine->info.outputs[i].instance_bytes;
+        size_t size = batch * p->out[i].instance_bytes;
         char *to = output + p->info->out_offset[i];
         const struct profile_output *from = &p->outputs[i];
         if (!size || from->made == to)

@@ -225,6 +225,8 @@ static enum status make_profile(struct context *ctx, uint32_t index, struct erro
     struct profile *p = &ctx->profiles[index];
     struct making m = {.ctx = ctx, .p = p, .graph = engine->plan->profiles[index].graph};
     p->info = &engine->profiles[index];
+    p->in = engine_point_inputs(&engine->info, p->info->point);
+    p->out = engine_point_outputs(&engine->info, p->info->point);
     if (!take_arrays(ctx, p, m.graph) ||
         (engine->host && !(m.where = calloc(m.graph->n_tensors, sizeof(*m.where)))))
         return error_no_memory(err, "a context");
@@ -310,8 +312,9 @@ static enum status warm_up(struct context *ctx, struct profile *p, struct error 
 
 static bool wanted(const struct context *ctx, uint32_t index)
 {
-    const struct engine_profile *only = engine_profile_for(ctx->engine, ctx->options.batch);
-    return !ctx->options.batch || only == &ctx->engine->profiles[index];
+    const struct engine_profile *it = &ctx->engine->profiles[index];
+    return !ctx->options.batch ||
+           it == engine_profile_for(ctx->engine, it->point, ctx->options.batch);
 }
 
 /* The offset behind the tensor's bytes in the arenas; 0: the tensor is not there. */

@@ -102,20 +102,101 @@ static void *take(struct engine *engine, size_t count, size_t size)
     return arena_array(engine->plan->arena, count ? count : 1, size);
 }
 
-static bool describe_bindings(struct engine *engine, const struct plan_binding *from, uint32_t n,
-                              const struct engine_binding **out)
+/* The bindings at the point of this profile. */
+static bool describe_at(struct engine *engine, const struct plan_profile *profile, bool input,
+                        const struct engine_binding **out)
 {
+    const struct plan *plan = engine->plan;
+    const struct ir_graph *graph = profile->graph;
+    uint32_t n = input ? plan->n_inputs : plan->n_outputs;
     struct engine_binding *list = take(engine, n, sizeof(*list));
     for (uint32_t i = 0; list && i < n; i++) {
-        struct shape instance = from[i].shape;
-        if (engine->plan->batched)
-            instance.dim[0] = 1;
-        list[i] = (struct engine_binding){from[i].name, from[i].dtype, from[i].shape, 0};
-        if (!shape_bytes(&instance, from[i].dtype, &list[i].instance_bytes))
+        const struct plan_binding *from = input ? &plan->inputs[i] : &plan->outputs[i];
+        const struct plan_axes *axes = input ? &plan->input_axes[i] : &plan->output_axes[i];
+        struct shape shape = ir_tensor(graph, input ? graph->inputs[i] : graph->outputs[i])->shape;
+        struct shape instance = shape;
+        if (plan->batched && !axes->shared) {
+            instance.dim[axes->batch] = 1;
+            shape.dim[axes->batch] = -1;
+        }
+        list[i] = (struct engine_binding){from->name, from->dtype, shape, 0};
+        if (!shape_bytes(&instance, from->dtype, &list[i].instance_bytes))
             return false;
     }
     *out = list;
     return list != NULL;
+}
+
+/* The bindings of all points together. */
+static bool describe_bindings(struct engine *engine, bool input, const struct engine_binding **out)
+{
+    const struct plan *plan = engine->plan;
+    const struct engine_info *info = &engine->info;
+    uint32_t n = input ? plan->n_inputs : plan->n_outputs;
+    struct engine_binding *list = take(engine, n, sizeof(*list));
+    for (uint32_t i = 0; list && i < n; i++) {
+        const struct plan_binding *from = input ? &plan->inputs[i] : &plan->outputs[i];
+        list[i] = (struct engine_binding){from->name, from->dtype, from->shape, 0};
+        for (uint32_t k = 0; k < info->n_points; k++) {
+            const struct engine_point *p = &info->points[k];
+            list[i].instance_bytes =
+                MAX(list[i].instance_bytes, (input ? p->inputs : p->outputs)[i].instance_bytes);
+        }
+    }
+    *out = list;
+    return list != NULL;
+}
+
+static bool describe_axes(struct engine *engine, const struct plan_axes *from, uint32_t n,
+                          const struct engine_axes **out)
+{
+    struct engine_axes *list = take(engine, n, sizeof(*list));
+    for (uint32_t i = 0; list && i < n; i++) {
+        list[i] = (struct engine_axes){.shared = from[i].shared, .batch = from[i].batch};
+        memcpy(list[i].free, from[i].free, sizeof(list[i].free));
+    }
+    *out = list;
+    return list != NULL;
+}
+
+static bool describe_free(struct engine *engine)
+{
+    const struct plan *plan = engine->plan;
+    struct engine_free *list = take(engine, plan->n_free, sizeof(*list));
+    for (uint32_t i = 0; list && i < plan->n_free; i++)
+        list[i] = (struct engine_free){plan->free[i].name, plan->free[i].low, plan->free[i].high,
+                                       plan->free[i].pads};
+    engine->info.free = list;
+    engine->info.n_free = plan->n_free;
+    return list != NULL;
+}
+
+_Static_assert((int)ENGINE_MAX_FREE == (int)PLAN_MAX_FREE, "values are copied");
+
+static bool describe_points(struct engine *engine)
+{
+    const struct plan *plan = engine->plan;
+    struct engine_point *list = take(engine, plan->n_profiles, sizeof(*list));
+    uint32_t n = 0;
+    for (uint32_t i = 0; list && i < plan->n_profiles; i++) {
+        const struct plan_profile *p = &plan->profiles[i];
+        if (!i || !plan_same_point(plan, p, p - 1)) {
+            struct engine_point *point = &list[n++];
+            *point = (struct engine_point){.first = i};
+            memcpy(point->values, p->values, sizeof(point->values));
+            if (!describe_at(engine, p, true, &point->inputs) ||
+                !describe_at(engine, p, false, &point->outputs))
+                return false;
+        }
+        list[n - 1].n++;
+        engine->profiles[i].point = n - 1;
+    }
+    engine->info.points = list;
+    engine->info.n_points = n;
+    return list && describe_bindings(engine, true, &engine->info.inputs) &&
+           describe_bindings(engine, false, &engine->info.outputs) &&
+           describe_axes(engine, plan->input_axes, plan->n_inputs, &engine->info.input_axes) &&
+           describe_axes(engine, plan->output_axes, plan->n_outputs, &engine->info.output_axes);
 }
 
 /* Lays `n` tensors one behind the other at multiples of 64, from *end on. */
@@ -172,9 +253,8 @@ static enum status describe(struct engine *engine, struct error *err)
     engine->profiles = take(engine, plan->n_profiles, sizeof(*engine->profiles));
     engine->layouts = take(engine, plan->n_profiles, sizeof(*engine->layouts));
     engine->compiled = take(engine, plan->n_profiles, sizeof(*engine->compiled));
-    bool ok = engine->profiles && engine->layouts && engine->compiled &&
-              describe_bindings(engine, plan->inputs, plan->n_inputs, &info->inputs) &&
-              describe_bindings(engine, plan->outputs, plan->n_outputs, &info->outputs);
+    bool ok = engine->profiles && engine->layouts && engine->compiled && describe_free(engine) &&
+              describe_points(engine);
     for (uint32_t i = 0; i < plan->n_profiles && ok; i++) {
         ok = describe_profile(engine, i);
         info->out_bytes_max = MAX(info->out_bytes_max, engine->profiles[i].out_bytes);
@@ -379,9 +459,13 @@ const struct engine_info *engine_describe(const struct engine *engine)
     return &engine->info;
 }
 
-const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t batch)
+const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t point,
+                                                uint32_t batch)
 {
-    for (uint32_t i = 0; batch && i < engine->info.n_profiles; i++)
+    if (point >= engine->info.n_points || !batch)
+        return NULL;
+    const struct engine_point *p = &engine->info.points[point];
+    for (uint32_t i = p->first; i < p->first + p->n; i++)
         if (engine->profiles[i].batch >= batch)
             return &engine->profiles[i];
     return NULL;

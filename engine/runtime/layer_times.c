@@ -78,9 +78,10 @@ enum status context_layer_times_start(struct context *ctx, struct error *err)
     return STATUS_OK;
 }
 
-const struct layer_time *context_layer_times(const struct context *ctx, uint32_t batch, uint32_t *n)
+const struct layer_time *context_layer_times(const struct context *ctx, uint32_t point,
+                                             uint32_t batch, uint32_t *n)
 {
-    const struct engine_profile *info = engine_profile_for(ctx->engine, batch);
+    const struct engine_profile *info = engine_profile_for(ctx->engine, point, batch);
     if (!info)
         return NULL;
     const struct profile *p = &ctx->profiles[info - ctx->engine->profiles];
@@ -89,16 +90,16 @@ const struct layer_time *context_layer_times(const struct context *ctx, uint32_t
     return p->layers;
 }
 
-const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t batch)
+const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t point, uint32_t batch)
 {
-    const struct engine_profile *info = engine_profile_for(engine, batch);
+    const struct engine_profile *info = engine_profile_for(engine, point, batch);
     return info ? engine->plan->profiles[info - engine->profiles].graph : NULL;
 }
 
-uint32_t engine_layers(const struct engine *engine, uint32_t batch, uint32_t first,
+uint32_t engine_layers(const struct engine *engine, uint32_t point, uint32_t batch, uint32_t first,
                        struct engine_layer *out, uint32_t max)
 {
-    const struct ir_graph *graph = engine_graph_for(engine, batch);
+    const struct ir_graph *graph = engine_graph_for(engine, point, batch);
     uint32_t n = 0;
     for (uint32_t i = 0; graph && i < graph->n_nodes; i++) {
         const struct ir_node *node = &graph->nodes[i];

@@ -21,13 +21,14 @@ struct layer_time {
 
 enum status context_layer_times_start(struct context *ctx, struct error *err);
 
-/* The layers of the profile that batches of this size run on, in the order in which they run;
- * aliases are not among them. NULL: never started, or no such profile. */
-const struct layer_time *context_layer_times(const struct context *ctx, uint32_t batch,
-                                             uint32_t *n);
+/* The layers of the profile that batches of this size run on at a point, in the order in which they
+ * run; aliases are not among them. NULL: never started, or no such profile. */
+const struct layer_time *context_layer_times(const struct context *ctx, uint32_t point,
+                                             uint32_t batch, uint32_t *n);
 
 /* The graph of the profile that batches of this size run on; for tools. NULL: none. */
-const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t batch);
+const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t point,
+                                        uint32_t batch);
 
 /* --- traces --- */
 

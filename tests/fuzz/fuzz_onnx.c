@@ -43,7 +43,7 @@ static uint32_t values_for(const struct onnx_model *model, struct onnx_value *va
             !shape_bytes(&view.shape, view.dtype, &bytes) || bytes > VALUE_BYTES)
             continue;
         fill(view.dtype, bytes, room[n]);
-        values[n++] = (struct onnx_value){input->name, view};
+        values[n++] = (struct onnx_value){.name = input->name, .view = view};
     }
     return n;
 }

@@ -254,7 +254,8 @@ static bool import_and_run(struct onnx_model *model, struct data_set *set,
             mend_type(&set->inputs[i], &model->graph.inputs[i]);
         if (set->input_names[i][0] && i < model->graph.n_inputs &&
             fits_declaration(&set->inputs[i], &model->graph.inputs[i]))
-            values[options.n_values++] = (struct onnx_value){set->input_names[i], set->inputs[i]};
+            values[options.n_values++] =
+                (struct onnx_value){.name = set->input_names[i], .view = set->inputs[i]};
     }
     for (uint32_t i = 0; i < set->n_outputs && i < model->graph.n_outputs; i++)
         mend_type(&set->outputs[i], &model->graph.outputs[i]);

@@ -133,7 +133,7 @@ static enum status run_set(struct run *r, const struct case_set *set, bool piece
                            struct error *err)
 {
     const struct engine_info *info = engine_describe(r->engine);
-    const struct engine_profile *profile = engine_profile_for(r->engine, set->batch);
+    const struct engine_profile *profile = engine_profile_for(r->engine, 0, set->batch);
     if (!profile)
         return error_set(err, STATUS_INTERNAL, "no profile for a batch of %u", set->batch);
     memset(r->buffer, 0xff, info->out_bytes_max);

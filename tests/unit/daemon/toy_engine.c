@@ -154,7 +154,8 @@ const struct engine_info *engine_describe(const struct engine *engine)
     return &engine->info;
 }
 
-const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t batch)
+const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t point UNUSED,
+                                                uint32_t batch)
 {
     return batch >= 1 && batch <= MAX_BATCH ? &engine->profile : NULL;
 }
@@ -270,8 +271,8 @@ static bool instance_run(const struct engine *e, const char *from, uint64_t *to,
     return true;
 }
 
-enum status context_enqueue(struct context *ctx, uint32_t batch, const struct engine_input *inputs,
-                            void *out, struct error *err)
+enum status context_enqueue_at(struct context *ctx, uint32_t point UNUSED, uint32_t batch,
+                               const struct engine_input *inputs, void *out, struct error *err)
 {
     const struct engine *e = ctx->engine;
     int n = atomic_fetch_add(&toy.batches, 1) + 1;

@@ -143,7 +143,7 @@ static void unequal_branches_need_a_value(void **state)
     struct wire then = branch("Neg", "x"), other = branch("Shape", "x");
     struct wire g = if_of("c", &then, &other);
     uint8_t yes = 1;
-    const struct onnx_value values[] = {{"c", {DTYPE_BOOL, {.rank = 0}, &yes}}};
+    const struct onnx_value values[] = {{"c", {DTYPE_BOOL, {.rank = 0}, &yes}, NULL}};
     assert_refused(&g, STATUS_UNIMPLEMENTED, "its branches give FP32 [2,3] and INT64 [2]");
     struct result r = import_with(&g, (struct onnx_options){.values = values, .n_values = 1});
     assert_imported(&r);
@@ -192,7 +192,7 @@ static void a_value_takes_one_of_the_branches(void **state)
     wire_output(&other, "o");
     struct wire g = if_of("c", &then, &other);
     for (uint8_t yes = 0; yes < 2; yes++) {
-        const struct onnx_value values[] = {{"c", {DTYPE_BOOL, {.rank = 0}, &yes}}};
+        const struct onnx_value values[] = {{"c", {DTYPE_BOOL, {.rank = 0}, &yes}, NULL}};
         struct result r = import_with(&g, (struct onnx_options){.values = values, .n_values = 1});
         assert_imported(&r);
         assert_int_equal(r.graph->n_inputs, 1);

@@ -448,8 +448,8 @@ static void a_shape_operand_may_be_given(void **state)
     const int64_t two[] = {2};
     int64_t shape[] = {-1, 64};
     const struct onnx_value values[] = {
-        {"s", {DTYPE_I64, {.rank = 1, .dim = {2}}, shape}},
-        {"x", {DTYPE_F32, {.rank = 4, .dim = {1, 3, 8, 8}}, shape}},
+        {"s", {DTYPE_I64, {.rank = 1, .dim = {2}}, shape}, NULL},
+        {"x", {DTYPE_F32, {.rank = 4, .dim = {1, 3, 8, 8}}, shape}, NULL},
     };
     wire_input(&g, "x", 1, 4, image);
     wire_input(&g, "s", 7, 1, two);
@@ -472,7 +472,7 @@ static void a_given_value_must_fit(void **state)
     struct wire g = {.n = 0};
     const int64_t two[] = {2};
     int32_t shape[] = {-1, 64};
-    const struct onnx_value values[] = {{"s", {DTYPE_I32, {.rank = 1, .dim = {2}}, shape}}};
+    const struct onnx_value values[] = {{"s", {DTYPE_I32, {.rank = 1, .dim = {2}}, shape}, NULL}};
     wire_input(&g, "s", 7, 1, two);
     wire_node(&g, "Neg", "s", "y", NULL);
     wire_output(&g, "y");
@@ -612,7 +612,8 @@ static void open_dimensions_need_a_value(void **state)
     const struct onnx_dim mistyped[] = {{"n", 4}, {"N", 4}};
     r = import_with(&g, 13, (struct onnx_options){.dims = mistyped, .n_dims = 2});
     assert_says(&r, STATUS_INVALID_ARGUMENT,
-                "--dim N: no input has such a dimension; those with names: 'n'");
+                "--dim N: no input has such a dimension; those with names: 'n'; others are "
+                "reached as INPUT:AXIS");
     release(&r);
     wire_int(&dim, 1, 2);
     wire_message(&shape, 1, &dim);

@@ -18,9 +18,9 @@ static int64_t shape_value[] = {-1, 64};
 static float boxes_value[] = {0, 0, 1, 1, 5, 5, 6, 6}, scores_value[] = {0.5f, 0.75f};
 
 static const struct onnx_value values[] = {
-    {"s", {DTYPE_I64, {.rank = 1, .dim = {2}}, shape_value}},
-    {"b", {DTYPE_F32, {.rank = 3, .dim = {1, 2, 4}}, boxes_value}},
-    {"p", {DTYPE_F32, {.rank = 3, .dim = {1, 1, 2}}, scores_value}},
+    {"s", {DTYPE_I64, {.rank = 1, .dim = {2}}, shape_value}, NULL},
+    {"b", {DTYPE_F32, {.rank = 3, .dim = {1, 2, 4}}, boxes_value}, NULL},
+    {"p", {DTYPE_F32, {.rank = 3, .dim = {1, 1, 2}}, scores_value}, NULL},
 };
 
 struct result {

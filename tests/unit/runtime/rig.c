@@ -123,7 +123,7 @@ void rig_make(struct rig *r, struct world *world, unsigned host,
 
 static void check(const struct rig *r, uint32_t first, uint32_t batch)
 {
-    world_check(r->world, engine_profile_for(r->engine, batch), r->buffer, first, batch);
+    world_check(r->world, engine_profile_for(r->engine, 0, batch), r->buffer, first, batch);
 }
 
 enum status rig_run(struct rig *r, const struct engine_span *spans, uint32_t n, uint32_t first,

@@ -64,7 +64,7 @@ static void run(struct fixture *f, struct context *ctx, const struct engine_span
     must(context_enqueue(ctx, batch, &input, f->buffer, &err), &err);
     must(context_wait(ctx, &times, &err), &err);
     assert_true(times.compute_ns > 0);
-    world_check(&f->world, engine_profile_for(f->world.engine, batch), f->buffer, first, batch);
+    world_check(&f->world, engine_profile_for(f->world.engine, 0, batch), f->buffer, first, batch);
 }
 
 static void every_batch_on_the_smallest_profile(void **state)
@@ -73,12 +73,12 @@ static void every_batch_on_the_smallest_profile(void **state)
     static const uint32_t profiles[] = {1, 4, 4, 4, 8, 8, 8, 8};
     for (uint32_t batch = 1; batch <= WORLD_MAX_BATCH; batch++) {
         struct engine_span span = {f->world.in, batch * INSTANCE};
-        assert_int_equal(engine_profile_for(f->world.engine, batch)->batch, profiles[batch - 1]);
+        assert_int_equal(engine_profile_for(f->world.engine, 0, batch)->batch, profiles[batch - 1]);
         run(f, f->ctx, &span, 1, 0, batch);
         run(f, f->ctx_fault, &span, 1, 0, batch);
     }
-    assert_null(engine_profile_for(f->world.engine, 0));
-    assert_null(engine_profile_for(f->world.engine, 9));
+    assert_null(engine_profile_for(f->world.engine, 0, 0));
+    assert_null(engine_profile_for(f->world.engine, 0, 9));
 }
 
 static void spans_of_any_number_and_alignment(void **state)
@@ -111,7 +111,7 @@ static void padding_is_always_the_same(void **state)
     struct fixture *f = *state;
     struct engine_span two = {f->world.in, 2 * INSTANCE};
     struct engine_span four = {f->world.in + 3 * WORLD_IN, 4 * INSTANCE};
-    const struct engine_profile *p = engine_profile_for(f->world.engine, 2);
+    const struct engine_profile *p = engine_profile_for(f->world.engine, 0, 2);
     char *first = malloc(p->out_bytes);
     assert_non_null(first);
     run(f, f->ctx, &two, 1, 0, 2);
@@ -217,12 +217,12 @@ static void each_layer_is_timed(void **state)
     struct engine_span span = {f->world.in, 4 * INSTANCE};
     uint32_t n = 0;
     struct error err;
-    assert_null(context_layer_times(f->ctx, 4, &n));
+    assert_null(context_layer_times(f->ctx, 0, 4, &n));
     run(f, f->ctx, &span, 1, 0, 4);
     must(context_layer_times_start(f->ctx, &err), &err);
     for (int i = 0; i < 5; i++)
         run(f, f->ctx, &span, 1, 0, 4);
-    const struct layer_time *layers = context_layer_times(f->ctx, 4, &n);
+    const struct layer_time *layers = context_layer_times(f->ctx, 0, 4, &n);
     assert_non_null(layers);
     assert_int_equal(n, 4); /* the reshape is an alias */
     assert_string_equal(layers[0].node->name, "conv + relu");
@@ -230,9 +230,9 @@ static void each_layer_is_timed(void **state)
         assert_int_equal(layers[i].runs, 5);
         assert_true(layers[i].total_ns >= 5 * layers[i].min_ns);
     }
-    layers = context_layer_times(f->ctx, 8, &n);
+    layers = context_layer_times(f->ctx, 0, 8, &n);
     assert_int_equal(layers[0].runs, 0);
-    assert_null(context_layer_times(f->ctx, 9, &n));
+    assert_null(context_layer_times(f->ctx, 0, 9, &n));
 }
 
 static void an_engine_describes_itself(void **state)

@@ -148,7 +148,7 @@ static void bench_deinit(struct bench *b)
 
 static void check(const struct bench *b, int output, const float *in, int at, int n)
 {
-    const struct engine_profile *p = engine_profile_for(b->engine, BATCH);
+    const struct engine_profile *p = engine_profile_for(b->engine, 0, BATCH);
     const float *out = (const float *)(void *)((char *)b->output + p->out_offset[output]) + at;
     for (int i = 0; i < n; i++) {
         float want = in[i] > 0 ? in[i] : 0;

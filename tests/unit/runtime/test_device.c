@@ -94,7 +94,7 @@ static void padding_is_zero(void **state)
      * device's copy. */
     rig_must(context_enqueue(r.ctx, 8, NULL, r.buffer, &err), &err);
     rig_must(context_wait(r.ctx, NULL, &err), &err);
-    const struct engine_profile *p = engine_profile_for(r.engine, 8);
+    const struct engine_profile *p = engine_profile_for(r.engine, 0, 8);
     const float *same = (const float *)(void *)(r.buffer + p->out_offset[2]);
     assert_memory_equal(same, world->in, 5 * RIG_INSTANCE);
     for (int i = 5 * WORLD_IN; i < 8 * WORLD_IN; i++)
@@ -176,7 +176,7 @@ static void layers_are_timed_wherever_they_run(void **state)
         rig_make(&r, *state, hosts[i], &(struct context_options){0});
         rig_must(context_layer_times_start(r.ctx, &err), &err);
         rig_run_all(&r);
-        const struct layer_time *layers = context_layer_times(r.ctx, 8, &n);
+        const struct layer_time *layers = context_layer_times(r.ctx, 0, 8, &n);
         assert_int_equal(n, RIG_NODES);
         for (uint32_t k = 0; k < n; k++) {
             assert_int_equal(layers[k].runs, 4); /* 5 to 8 */

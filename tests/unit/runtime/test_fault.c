@@ -102,7 +102,7 @@ static enum status victim_run(struct victim *v, const struct world *w, struct er
     if (!status)
         status = context_wait(v->ctx, NULL, err);
     if (!status)
-        world_check(w, engine_profile_for(v->engine, 1), v->buffer, 0, 1);
+        world_check(w, engine_profile_for(v->engine, 0, 1), v->buffer, 0, 1);
     return status;
 }
 

@@ -28,7 +28,7 @@ static const char *run_batch(struct world *w, struct context *ctx, char *buffer,
     uint32_t batch = 1 + n % WORLD_MAX_BATCH, first = n % (WORLD_MAX_BATCH - batch + 1);
     struct engine_span span = {w->in + first * WORLD_IN, batch * INSTANCE};
     struct engine_input input = {&span, 1};
-    const struct engine_profile *p = engine_profile_for(w->engine, batch);
+    const struct engine_profile *p = engine_profile_for(w->engine, 0, batch);
     if (context_enqueue(ctx, batch, &input, buffer, &err) || context_wait(ctx, NULL, &err))
         return "a batch failed";
     for (uint32_t i = 0; i < WORLD_OUTPUTS; i++) {

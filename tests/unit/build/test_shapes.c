@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What users say of sizes, and the points that follow. */
+#include <string.h>
+
+#include "engine/build/build.h"
+#include "engine/cpu/eval.h"
+#include "engine/engine.h"
+#include "tests/test.h"
+#include "tests/unit/import/wire.h"
+
+/* Two inputs [n, ?, 4], whose middles are two dimensions, and their sum's Relu. */
+static struct onnx_model *model_open(struct wire *bytes)
+{
+    struct wire graph = {.n = 0};
+    static const int64_t any[] = {-1, -3, 4};
+    struct onnx_model *model;
+    struct error err;
+    wire_input(&graph, "x", 1, 3, any);
+    wire_input(&graph, "z", 1, 3, any);
+    wire_node(&graph, "Add", "x z", "sum", NULL);
+    wire_node(&graph, "Relu", "sum", "y", NULL);
+    wire_output(&graph, "y");
+    wire_model(bytes, &graph, 13);
+    if (onnx_open_memory(bytes->data, bytes->n, &model, &err))
+        fail_msg("%s", err.text);
+    return model;
+}
+
+static void ranges_are_read(void **state UNUSED)
+{
+    struct build_range r;
+    struct error err;
+    assert_int_equal(build_range_parse("a=b=1..8x*x3x4", &r, &err), STATUS_OK);
+    assert_string_equal(r.input, "a=b");
+    assert_int_equal(r.rank, 4);
+    assert_int_equal(r.low[0], 1);
+    assert_int_equal(r.high[0], 8);
+    assert_int_equal(r.low[1], 0);
+    assert_int_equal(r.high[2], 3);
+    static const char *const wrong[] = {"",
+                                        "x",
+                                        "x=",
+                                        "=1",
+                                        "x=0",
+                                        "x=8..1",
+                                        "x=1x",
+                                        "x=1..",
+                                        "x=x1",
+                                        "x=1,2",
+                                        "x=-1",
+                                        "x=1..2..3",
+                                        "x=99999999999999",
+                                        "x=1 x2",
+                                        "x=1x**",
+                                        "x=0..4",
+                                        "x=1x2y",
+                                        "x=1x1x1x1x1x1x1x1x1",
+                                        "x=99999999999999999999999"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        if (build_range_parse(wrong[i], &r, &err) != STATUS_INVALID_ARGUMENT)
+            fail_msg("'%s' was taken", wrong[i]);
+}
+
+static void sizes_are_read(void **state UNUSED)
+{
+    struct build_sizes s;
+    struct error err;
+    assert_int_equal(build_sizes_parse("x:1=32,64", &s, &err), STATUS_OK);
+    assert_string_equal(s.name, "x:1");
+    assert_int_equal(s.n, 2);
+    assert_int_equal(s.values[1], 64);
+    static const char *const wrong[] = {"", "x", "x=", "x=1,", "x=,1", "x=0", "x=1..2", "x=1,2 "};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        if (build_sizes_parse(wrong[i], &s, &err) != STATUS_INVALID_ARGUMENT)
+            fail_msg("'%s' was taken", wrong[i]);
+}
+
+struct said {
+    const char *ranges[3], *sizes[3], *error; /* NULL: it is well */
+};
+
+static enum status space_of(const struct onnx_model *model, const struct said *said,
+                            struct arena *arena, struct build_space *space, struct error *err)
+{
+    static struct build_range ranges[3];
+    static struct build_sizes sizes[3];
+    struct build_wishes wishes = {.ranges = ranges, .sizes = sizes};
+    for (; said->ranges[wishes.n_ranges]; wishes.n_ranges++)
+        assert_int_equal(
+            build_range_parse(said->ranges[wishes.n_ranges], &ranges[wishes.n_ranges], err), 0);
+    for (; said->sizes[wishes.n_sizes]; wishes.n_sizes++)
+        assert_int_equal(
+            build_sizes_parse(said->sizes[wishes.n_sizes], &sizes[wishes.n_sizes], err), 0);
+    return build_space_find(model, &wishes, arena, space, err);
+}
+
+static void contradictions_are_refused(void **state UNUSED)
+{
+    static const struct said cases[] = {
+        {{"q=1x2x4"}, {NULL}, "no such input; it has 'x', 'z'"},
+        {{"x=1x2"}, {NULL}, "2 dimensions are given, and the input has 3"},
+        {{"x=1x2x5"}, {NULL}, "the model fixes dimension 2 at 4"},
+        {{"x=1..4x2x4", "z=1..8x2x4"}, {NULL}, "elsewhere"},
+        {{"x=*x1..8x4", "x=*x1..9x4"}, {NULL}, "1..8 elsewhere"},
+        {{"x=*x1..8x4"}, {"x:1=9"}, "9 is not within 1..8"},
+        {{"x=*x1..8x4"}, {"z:1=4"}, "no such dimension has a range"},
+        {{"x=*x1..8x4"}, {"x:1=4", "x:1=5"}, "given twice"},
+    };
+    struct wire bytes;
+    struct onnx_model *model = model_open(&bytes);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        CLEANUP(arena_cleanup) struct arena *arena = arena_new(0);
+        struct build_space space;
+        struct error err = {.text = ""};
+        assert_int_equal(space_of(model, &cases[i], arena, &space, &err), STATUS_INVALID_ARGUMENT);
+        if (!strstr(err.text, cases[i].error))
+            fail_msg("expected '%s', got '%s'", cases[i].error, err.text);
+    }
+    onnx_close(model);
+}
+
+static void sizes_are_powers_of_two_up_to_the_most(void **state UNUSED)
+{
+    static const struct said said = {{"x=1..4x3..384x4", "z=*x7x4"}, {NULL}, NULL};
+    static const int64_t expected[] = {16, 32, 64, 128, 256, 384};
+    struct wire bytes;
+    struct onnx_model *model = model_open(&bytes);
+    CLEANUP(arena_cleanup) struct arena *arena = arena_new(0);
+    struct build_space space;
+    struct error err;
+    assert_int_equal(space_of(model, &said, arena, &space, &err), STATUS_OK);
+    assert_int_equal(space.n_free, 1);
+    assert_string_equal(space.free[0].name, "x:1");
+    assert_int_equal(space.batch_high, 4);
+    assert_int_equal(space.n_points, ARRAY_LEN(expected));
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++)
+        assert_int_equal(space.points[i][0], expected[i]);
+    assert_int_equal(build_space_free(&space, "x", 1), 1);
+    assert_int_equal(build_space_free(&space, "z", 1), 0);
+    onnx_close(model);
+}
+
+/* Both batch sizes for both points, and weights (here none) once. */
+static void points_become_profiles(void **state UNUSED)
+{
+    struct build_range ranges[2];
+    struct build_sizes sizes[2];
+    struct device_options cpu = {.threads = 1, .reference_only = true};
+    struct build_options options = {.evaluator = {.eval = cpu_eval_node}, .no_timing = true};
+    struct wire bytes;
+    struct onnx_model *model = model_open(&bytes);
+    struct plan *plan;
+    struct error err;
+    assert_int_equal(build_range_parse("x=1..2x1..8x4", &ranges[0], &err), STATUS_OK);
+    assert_int_equal(build_range_parse("z=1..2x1..8x4", &ranges[1], &err), STATUS_OK);
+    assert_int_equal(build_sizes_parse("x:1=8,4", &sizes[0], &err), STATUS_OK);
+    assert_int_equal(build_sizes_parse("z:1=8", &sizes[1], &err), STATUS_OK);
+    assert_int_equal(engine_device_open("cpu", &cpu, &options.device, &err), STATUS_OK);
+    options.shapes = ranges;
+    options.n_shapes = 2;
+    options.sizes = sizes;
+    options.n_sizes = 2;
+    /* 4 and 8 cannot be added: the points are wrong, and that is an error of the model's. */
+    assert_int_equal(build_plan(model, &options, &plan, &err), STATUS_INVALID_ARGUMENT);
+    assert_int_equal(build_sizes_parse("x:1=8", &sizes[0], &err), STATUS_OK);
+    if (build_plan(model, &options, &plan, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(plan->n_free, 2);
+    assert_int_equal(plan->n_profiles, 2);
+    assert_int_equal(plan->profiles[1].values[0], 8);
+    assert_int_equal(plan->inputs[1].shape.dim[1], -1);
+    assert_int_equal(plan->input_axes[1].free[1], 2);
+    assert_int_equal(plan_check(plan, &err), STATUS_OK);
+    plan_free(plan);
+    onnx_close(model);
+    engine_device_close(options.device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_are_read),
+        cmocka_unit_test(sizes_are_read),
+        cmocka_unit_test(contradictions_are_refused),
+        cmocka_unit_test(sizes_are_powers_of_two_up_to_the_most),
+        cmocka_unit_test(points_become_profiles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
