@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gRPC's own C++ library takes for the same messages: a callback server whose model hands its
-// input on, which tests/bench/doors compiles and measures beside inferd. Prints "ready ADDRESS".
+// What gRPC's own C++ library takes for the same messages: a callback server whose models hand their
+// input on, or the first 4,000 bytes of it ("classes"), which tests/bench/doors compiles and
+// measures beside inferd. Prints "ready ADDRESS".
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace {
 
-constexpr int kStreams = 100, kMessageBytes = 1 << 30;
+constexpr int kStreams = 100, kMessageBytes = 1 << 30, kClassBytes = 4000;
 
 class Identity final : public inference::GRPCInferenceService::CallbackService {
     grpc::ServerUnaryReactor *ModelInfer(grpc::CallbackServerContext *context,
@@ -29,6 +30,8 @@ class Identity final : public inference::GRPCInferenceService::CallbackService {
         // The request is this call's alone: its bytes are moved, which is more than users can do.
         auto *raw = const_cast<inference::ModelInferRequest *>(request);
         response->mutable_raw_output_contents()->Swap(raw->mutable_raw_input_contents());
+        if (request->model_name() == "classes")
+            response->mutable_raw_output_contents(0)->resize(kClassBytes);
         auto *reactor = context->DefaultReactor();
         reactor->Finish(grpc::Status::OK);
         return reactor;
