@@ -338,6 +338,9 @@ static enum status check_traces(const struct config *config, struct report *repo
 static enum status check_shared_memory(const struct config *config, struct report *report)
 {
     const char *prefix = config->shared_memory;
+    if (config->cuda_shared_memory && strncmp(config->device, "cuda", 4) != 0)
+        return report_set(report, "", "cuda_shared_memory", "true", "false, as the device is %s",
+                          config->device);
     if (!prefix)
         return STATUS_OK;
     const char *name = prefix + strspn(prefix, "/");

@@ -149,18 +149,19 @@ struct config {
     uint32_t repository_poll_ms; /* between two looks */
     char **repository_load;      /* explicit: models to load at the start; "*": all */
     uint32_t repository_load_count;
-    char *readiness;       /* strict: not ready while a named model is missing; any */
-    char *cache;           /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
-    char *tokens;          /* token file, or a name in $CREDENTIALS_DIRECTORY; NULL: none */
-    uint64_t cache_bytes;  /* what is kept there; 16 GiB; 0: no limit */
-    char *plan_keys;       /* PEM file of who may sign models and plans; NULL: all go */
-    char *log_level;       /* error, warning, info, verbose */
-    char *log_components;  /* "peers=verbose, engine=warning"; NULL: all as log_level */
-    char *log_format;      /* text, json, journal */
-    char *shared_memory;   /* what names of clients' regions begin with; NULL: there are none */
-    uint32_t trace_rate;   /* one request in so many is traced; 0: none; 1000 */
-    char *trace_file;      /* for Chrome's viewer; NULL: none */
-    char *trace_collector; /* "http://HOST:PORT[/PATH]", OTLP as JSON; NULL: none */
+    char *readiness;         /* strict: not ready while a named model is missing; any */
+    char *cache;             /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
+    char *tokens;            /* token file, or a name in $CREDENTIALS_DIRECTORY; NULL: none */
+    uint64_t cache_bytes;    /* what is kept there; 16 GiB; 0: no limit */
+    char *plan_keys;         /* PEM file of who may sign models and plans; NULL: all go */
+    char *log_level;         /* error, warning, info, verbose */
+    char *log_components;    /* "peers=verbose, engine=warning"; NULL: all as log_level */
+    char *log_format;        /* text, json, journal */
+    char *shared_memory;     /* what names of clients' regions begin with; NULL: there are none */
+    bool cuda_shared_memory; /* regions of the GPU's memory may be registered */
+    uint32_t trace_rate;     /* one request in so many is traced; 0: none; 1000 */
+    char *trace_file;        /* for Chrome's viewer; NULL: none */
+    char *trace_collector;   /* "http://HOST:PORT[/PATH]", OTLP as JSON; NULL: none */
     struct config_model *models;
     uint32_t models_count;
     struct config_identity *identities;

@@ -49,6 +49,7 @@ void config_restart_names(const struct config *running, const struct config *wan
         {"cache_bytes", running->cache_bytes == wanted->cache_bytes},
         {"plan_keys", same_text(running->plan_keys, wanted->plan_keys)},
         {"shared_memory", same_text(running->shared_memory, wanted->shared_memory)},
+        {"cuda_shared_memory", running->cuda_shared_memory == wanted->cuda_shared_memory},
         {"trace_file", same_text(running->trace_file, wanted->trace_file)},
         {"trace_collector", same_text(running->trace_collector, wanted->trace_collector)},
         {"limits.regions", running->limits.regions == wanted->limits.regions},

@@ -64,6 +64,7 @@ enum {
     X(log_components, TEXT, 1, CONFIG_TEXT_MAX)                                                    \
     X(log_format, TEXT, 1, CONFIG_NAME_MAX)                                                        \
     X(shared_memory, TEXT, 1, CONFIG_NAME_MAX)                                                     \
+    X(cuda_shared_memory, BOOL, 0, 1)                                                              \
     X(trace_rate, U32, 0, 1000000000)                                                              \
     X(trace_file, TEXT, 1, CONFIG_TEXT_MAX)                                                        \
     X(trace_collector, TEXT, 1, CONFIG_TEXT_MAX)

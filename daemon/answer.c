@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "daemon/regions.h"
 #include "daemon/pipeline.h"
 
 /* --- readiness --- */
@@ -29,16 +30,26 @@ bool answer_model_ready(const struct shared *shared, const struct table_entry *e
 
 /* --- metadata --- */
 
-/* The extensions of the protocol that are served in full; the last one if regions are offered. */
+/* The extensions of the protocol that are served in full. Those of regions are if these are
+ * offered. */
 static const char *const extensions[] = {
-    "classification", "model_configuration",  "model_repository", "statistics",
-    "logging",        "system_shared_memory",
+    "classification", "model_configuration", "model_repository", "statistics", "logging",
 };
 
-static struct body_server_metadata server_metadata(const struct shared *shared)
+static enum status server_metadata(const struct shared *shared, struct arena *arena,
+                                   struct body_server_metadata *out, struct error *err)
 {
-    uint32_t n = ARRAY_LEN(extensions) - (shared->regions ? 0 : 1);
-    return (struct body_server_metadata){"inferd", INFERD_VERSION, n, extensions};
+    const char **list = arena_array(arena, ARRAY_LEN(extensions) + 2, sizeof(*list));
+    if (!list)
+        return error_no_memory(err, "a description");
+    uint32_t n = ARRAY_LEN(extensions);
+    memcpy(list, extensions, sizeof(extensions));
+    if (regions_offered(shared->regions, REGION_SYSTEM))
+        list[n++] = "system_shared_memory";
+    if (regions_offered(shared->regions, REGION_CUDA))
+        list[n++] = "cuda_shared_memory";
+    *out = (struct body_server_metadata){"inferd", INFERD_VERSION, n, list};
+    return STATUS_OK;
 }
 
 static const struct body_tensor *tensors(struct arena *arena, const struct engine_binding *bindings,
@@ -277,8 +288,7 @@ enum status answer_make(struct loop *loop, const struct request *request, struct
     out->kind = request->kind;
     switch (request->kind) {
     case REQUEST_SERVER_METADATA:
-        out->is.server_metadata = server_metadata(loop->shared);
-        return STATUS_OK;
+        return server_metadata(loop->shared, arena, &out->is.server_metadata, err);
     case REQUEST_MODEL_METADATA:
         return model_metadata(loop, request, arena, &out->is.model_metadata, err);
     case REQUEST_MODEL_CONFIG:

@@ -7,20 +7,21 @@
 #include "daemon/exchange.h"
 #include "daemon/regions.h"
 
-enum { REGIONS_ARENA = 64 << 20 };
+enum { ARENA_LIMIT = 64 << 20 };
 
-static enum status off(const char *what, struct error *err)
+static enum region_kind kind_of(enum request_kind kind)
 {
-    return error_set(err, STATUS_UNIMPLEMENTED, "%s is not offered here", what);
+    return kind >= REQUEST_CUDA_STATUS ? REGION_CUDA : REGION_SYSTEM;
 }
 
 static enum status list(struct regions *regions, const struct regions_owner *owner,
                         const struct request *request, struct arena *arena,
                         struct body_regions *out, struct error *err)
 {
+    enum region_kind kind = kind_of(request->kind);
     *out = (struct body_regions){0};
-    if (regions && request->kind == REQUEST_MEMORY_STATUS)
-        return regions_list(regions, owner, request->region.name, arena, out, err);
+    if (regions_offered(regions, kind))
+        return regions_list(regions, kind, owner, request->region.name, arena, out, err);
     if (!request->region.name.len)
         return STATUS_OK;
     return error_set(err, STATUS_NOT_FOUND, "there is no region '%.*s'",
@@ -47,26 +48,24 @@ static enum status list_send(struct connection *c, const struct request *request
 static enum status change(struct regions *regions, const struct request *request,
                           const struct regions_owner *owner, struct error *err)
 {
-    switch (request->kind) {
-    case REQUEST_MEMORY_REGISTER:
-        return regions ? regions_register(regions, owner, &request->region, err)
-                       : off("shared memory", err);
-    case REQUEST_MEMORY_UNREGISTER:
-        if (regions)
-            regions_unregister(regions, owner, request->region.name);
-        return STATUS_OK;
-    case REQUEST_CUDA_REGISTER:
-        return off("shared memory of a GPU", err);
-    default:
-        return STATUS_OK;
-    }
+    enum region_kind kind = kind_of(request->kind);
+    bool registers =
+        request->kind == REQUEST_MEMORY_REGISTER || request->kind == REQUEST_CUDA_REGISTER;
+    if (registers && !regions_offered(regions, kind))
+        return error_set(err, STATUS_UNIMPLEMENTED, "%s is not offered here",
+                         kind == REGION_CUDA ? "shared memory of a GPU" : "shared memory");
+    if (registers)
+        return regions_register(regions, kind, owner, &request->region, err);
+    if (regions)
+        regions_unregister(regions, kind, owner, request->region.name);
+    return STATUS_OK;
 }
 
 static enum status answer(struct connection *c, const struct request *request,
                           const struct regions_owner *owner, struct error *err)
 {
     if (request->kind == REQUEST_MEMORY_STATUS || request->kind == REQUEST_CUDA_STATUS) {
-        struct arena *arena = arena_new(REGIONS_ARENA);
+        struct arena *arena = arena_new(ARENA_LIMIT);
         enum status status = list_send(c, request, owner, arena, err);
         arena_free(arena);
         return status;

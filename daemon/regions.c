@@ -23,7 +23,11 @@
 
 struct region {
     _Atomic uint32_t refs;
-    int fd;
+    enum region_kind kind;
+    int fd;                /* of the system's; -1: none */
+    struct device *device; /* of a GPU's, */
+    struct backend_shared *shared;
+    uint64_t number; /* and the device's number */
     uint64_t offset, size;
     char name[REQUEST_MAX_REGION + 1];
     char key[NAME_MAX + 1]; /* without the slash in front of it */
@@ -31,7 +35,9 @@ struct region {
 };
 
 struct regions {
-    char prefix[NAME_MAX + 1];
+    char prefix[NAME_MAX + 1]; /* empty: there are none of the system's */
+    struct device *device;     /* NULL: there are none of a GPU's */
+    uint64_t number;           /* of the device */
     uint32_t most;
     uint64_t most_bytes;
     pthread_mutex_t lock; /* guards all below */
@@ -64,22 +70,39 @@ static struct message_text key_strip(struct message_text key)
     return key;
 }
 
-enum status regions_new(const struct config *config, struct regions **out, struct error *err)
+/* The number in "cuda:N"; 0 if there is none. */
+static uint64_t number_of(const char *device)
+{
+    const char *colon = strchr(device, ':');
+    return colon ? strtoull(colon + 1, NULL, 10) : 0;
+}
+
+enum status regions_new(const struct config *config, struct device *device, struct regions **out,
+                        struct error *err)
 {
     *out = NULL;
-    if (!config->shared_memory)
+    if (!config->shared_memory && !config->cuda_shared_memory)
         return STATUS_OK;
     uint32_t most = config->limits.regions;
     struct regions *regions = calloc(1, sizeof(*regions) + most * sizeof(regions->items[0]));
     if (!regions)
         return error_no_memory(err, "regions");
     struct message_text prefix = key_strip(message_text_of(config->shared_memory));
-    memcpy(regions->prefix, prefix.data, MIN(prefix.len, (size_t)NAME_MAX));
+    if (prefix.len)
+        memcpy(regions->prefix, prefix.data, MIN(prefix.len, (size_t)NAME_MAX));
+    if (config->cuda_shared_memory && engine_shares(device))
+        regions->device = device;
+    regions->number = number_of(config->device);
     regions->most = most;
     regions->most_bytes = config->limits.region_bytes;
     pthread_mutex_init(&regions->lock, NULL);
     *out = regions;
     return STATUS_OK;
+}
+
+bool regions_offered(const struct regions *regions, enum region_kind kind)
+{
+    return regions && (kind == REGION_CUDA ? regions->device != NULL : regions->prefix[0] != '\0');
 }
 
 void regions_free(struct regions *regions)
@@ -98,6 +121,8 @@ void region_give(struct region *region)
         return;
     if (region->fd >= 0)
         close(region->fd);
+    if (region->shared)
+        engine_shared_close(region->device, region->shared);
     free(region);
 }
 
@@ -183,23 +208,47 @@ static enum status file_open(struct region *region, struct error *err)
                      region->key, strerror(errno));
 }
 
-static enum status region_open(const struct regions_owner *owner,
-                               const struct request_region *wanted, struct message_text key,
-                               struct region **out, struct error *err)
+/* What the handle stands for is checked by the device. */
+static enum status handle_open(const struct regions *regions, const struct request_region *wanted,
+                               struct region *region, struct error *err)
 {
+    if (wanted->key.len != ENGINE_HANDLE_BYTES)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "a handle of %zu bytes; expected %d",
+                         wanted->key.len, ENGINE_HANDLE_BYTES);
+    if (wanted->device != regions->number)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "device_id %llu; this server's is %llu",
+                         (unsigned long long)wanted->device, (unsigned long long)regions->number);
+    region->device = regions->device;
+    region->number = wanted->device;
+    return engine_shared_open(regions->device, wanted->key.data, wanted->size, &region->shared,
+                              err);
+}
+
+static enum status region_open(const struct regions *regions, enum region_kind kind,
+                               const struct regions_owner *owner,
+                               const struct request_region *wanted, struct region **out,
+                               struct error *err)
+{
+    struct message_text key = key_strip(wanted->key);
     size_t length = strlen(owner->name) + 1;
     CLEANUP(region_cleanup) struct region *region = calloc(1, sizeof(*region) + length);
     if (!region)
         return error_no_memory(err, "a region");
     atomic_init(&region->refs, 1);
     region->fd = -1;
-    region->offset = wanted->offset;
+    region->kind = kind;
     region->size = wanted->size;
     memcpy(region->name, wanted->name.data, wanted->name.len);
-    memcpy(region->key, key.data, key.len);
     memcpy(region->owner, owner->name, length);
-    TRY(file_open(region, err));
-    TRY(file_check(region, owner, err));
+    if (kind == REGION_CUDA) {
+        TRY(handle_open(regions, wanted, region, err));
+    } else {
+        TRY(key_check(regions, key, err));
+        region->offset = wanted->offset;
+        memcpy(region->key, key.data, key.len);
+        TRY(file_open(region, err));
+        TRY(file_check(region, owner, err));
+    }
     *out = STEAL(region);
     return STATUS_OK;
 }
@@ -222,17 +271,16 @@ static enum status place_check(const struct regions *regions, const struct regio
     return STATUS_OK;
 }
 
-enum status regions_register(struct regions *regions, const struct regions_owner *owner,
-                             const struct request_region *wanted, struct error *err)
+enum status regions_register(struct regions *regions, enum region_kind kind,
+                             const struct regions_owner *owner, const struct request_region *wanted,
+                             struct error *err)
 {
-    struct message_text key = key_strip(wanted->key);
     CLEANUP(region_cleanup) struct region *region = NULL;
     TRY(name_check(wanted->name, err));
-    TRY(key_check(regions, key, err));
     if (!wanted->size)
         return error_set(err, STATUS_INVALID_ARGUMENT, "region '%.*s' has no bytes",
                          MESSAGE_TEXT(wanted->name));
-    TRY(region_open(owner, wanted, key, &region, err));
+    TRY(region_open(regions, kind, owner, wanted, &region, err));
     pthread_mutex_lock(&regions->lock);
     enum status status = place_check(regions, owner, wanted, err);
     if (!status) {
@@ -243,14 +291,14 @@ enum status regions_register(struct regions *regions, const struct regions_owner
     return status;
 }
 
-void regions_unregister(struct regions *regions, const struct regions_owner *owner,
-                        struct message_text name)
+void regions_unregister(struct regions *regions, enum region_kind kind,
+                        const struct regions_owner *owner, struct message_text name)
 {
     pthread_mutex_lock(&regions->lock);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < regions->n; i++) {
         struct region *region = regions->items[i];
-        if (belongs(region, owner, name)) {
+        if (region->kind == kind && belongs(region, owner, name)) {
             regions->bytes -= region->size;
             region_give(region);
         } else {
@@ -265,21 +313,22 @@ static bool row_fill(const struct region *region, struct arena *arena, struct bo
 {
     *out = (struct body_region){.name = arena_printf(arena, "%s", region->name),
                                 .key = arena_printf(arena, "/%s", region->key),
+                                .device = region->number,
                                 .offset = region->offset,
                                 .size = region->size};
     return out->name && out->key;
 }
 
-enum status regions_list(struct regions *regions, const struct regions_owner *owner,
-                         struct message_text name, struct arena *arena, struct body_regions *out,
-                         struct error *err)
+enum status regions_list(struct regions *regions, enum region_kind kind,
+                         const struct regions_owner *owner, struct message_text name,
+                         struct arena *arena, struct body_regions *out, struct error *err)
 {
     *out = (struct body_regions){0};
     pthread_mutex_lock(&regions->lock);
     struct body_region *items = arena_array(arena, MAX(regions->n, 1u), sizeof(*items));
     bool filled = items != NULL;
     for (uint32_t i = 0; filled && i < regions->n; i++)
-        if (belongs(regions->items[i], owner, name))
+        if (regions->items[i]->kind == kind && belongs(regions->items[i], owner, name))
             filled = row_fill(regions->items[i], arena, &items[out->n++]);
     pthread_mutex_unlock(&regions->lock);
     out->items = items;
@@ -341,6 +390,8 @@ static enum status failed(const struct region *region, const char *why, struct e
 enum status region_read(const struct region *region, uint64_t at, void *to, size_t size,
                         struct error *err)
 {
+    if (region->kind == REGION_CUDA)
+        return engine_shared_read(region->device, region->shared, at, to, size, err);
     for (size_t done = 0; done < size;) {
         ssize_t n =
             pread(region->fd, (char *)to + done, size - done, (off_t)(region->offset + at + done));
@@ -358,6 +409,8 @@ enum status region_write(const struct region *region, uint64_t at, const void *f
                          struct error *err)
 {
     struct stat st;
+    if (region->kind == REGION_CUDA)
+        return engine_shared_write(region->device, region->shared, at, from, size, err);
     if (fstat(region->fd, &st))
         return failed(region, strerror(errno), err);
     if (region->offset + at + size > (uint64_t)st.st_size)

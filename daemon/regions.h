@@ -13,6 +13,10 @@
  * socket must own the file as well. A region belongs to who registered it: nobody else can use, see
  * or unregister it, and names of different owners have nothing to do with each other.
  *
+ * Regions of a GPU's memory are opened by the handle that their owner got for them from CUDA, if
+ * the configuration says so, and are copied to and from the host's memory. The driver keeps them
+ * for as long as they are open here.
+ *
  * Threads: any, at any time; one lock, which is held for the search of a name. A region that is
  * unregistered is gone at once for new requests, and is closed by the last request that uses it.
  */
@@ -25,12 +29,15 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "daemon/identity.h"
+#include "engine/engine.h"
 #include "proto/body.h"
 
 enum { REGIONS_OWNER_MAX = 96 };
 
 struct region;
 struct regions;
+
+enum region_kind { REGION_SYSTEM, REGION_CUDA };
 
 /* Whose regions: an identity's, and at a unix socket the user's at its other end. */
 struct regions_owner {
@@ -40,27 +47,31 @@ struct regions_owner {
 };
 void regions_owner_of(const struct identity *who, int fd, struct regions_owner *out);
 
-/* By the key shared_memory and the limits beside it. *out is NULL if the configuration names no
- * prefix. */
-enum status regions_new(const struct config *config, struct regions **out, struct error *err);
+/* By the keys shared_memory and cuda_shared_memory and the limits beside them. *out is NULL if the
+ * configuration wants none. The device must outlive it. */
+enum status regions_new(const struct config *config, struct device *device, struct regions **out,
+                        struct error *err);
+/* Whether regions of that kind can be registered; `regions` may be NULL. */
+bool regions_offered(const struct regions *regions, enum region_kind kind);
 /* When no region is in use any more. NULL is fine. */
 void regions_free(struct regions *regions);
 
 /*
- * Registers `wanted`, which is a system region. INVALID_ARGUMENT: the file is none that may be
- * registered, or is smaller than offset and size say; ALREADY_EXISTS: the owner has a region of
- * that name; PERMISSION_DENIED: the file is another's; RESOURCE_EXHAUSTED: there are too many
- * regions, or too many bytes of them. Opens a file, but never waits for one.
+ * Registers `wanted`, of a kind that is offered. INVALID_ARGUMENT: the file or handle is none that
+ * may be registered, or has fewer bytes than offset and size say; ALREADY_EXISTS: the owner has a
+ * region of that name; PERMISSION_DENIED: the file is another's; RESOURCE_EXHAUSTED: there are too
+ * many regions, or too many bytes of them. Opens a file, but never waits for one.
  */
-enum status regions_register(struct regions *regions, const struct regions_owner *owner,
-                             const struct request_region *wanted, struct error *err);
+enum status regions_register(struct regions *regions, enum region_kind kind,
+                             const struct regions_owner *owner, const struct request_region *wanted,
+                             struct error *err);
 /* Unregisters the owner's region of that name; with an empty name all of them. None is fine. */
-void regions_unregister(struct regions *regions, const struct regions_owner *owner,
-                        struct message_text name);
+void regions_unregister(struct regions *regions, enum region_kind kind,
+                        const struct regions_owner *owner, struct message_text name);
 /* Describes the owner's region of that name; with an empty name all of them. NOT_FOUND. */
-enum status regions_list(struct regions *regions, const struct regions_owner *owner,
-                         struct message_text name, struct arena *arena, struct body_regions *out,
-                         struct error *err);
+enum status regions_list(struct regions *regions, enum region_kind kind,
+                         const struct regions_owner *owner, struct message_text name,
+                         struct arena *arena, struct body_regions *out, struct error *err);
 
 /* How many there are, and their bytes. */
 void regions_count(struct regions *regions, uint32_t *n, uint64_t *bytes);

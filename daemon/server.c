@@ -203,7 +203,7 @@ static enum status server_start(struct server *s, struct config *config, struct 
     TRY(device_start(s, config, err));
     TRY(dispatch_start(s, config, err));
     TRY(traces_start(s, config, err));
-    TRY(regions_new(config, &s->shared.regions, err));
+    TRY(regions_new(config, s->shared.device, &s->shared.regions, err));
     TRY(loops_start(s, config->io_threads, table, err));
     TRY(handles_start(s, err));
     TRY(listeners_open(s, config, err));

@@ -27,12 +27,13 @@
 #include "engine/ir/ir.h"
 
 enum {
-    BACKEND_ABI = 6,
+    BACKEND_ABI = 7,
     BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
     TACTIC_NAME_MAX = 96,
     TACTIC_BLOB_MAX = 512,
     TACTIC_PORTS_MAX = 64, /* of a node with more inputs, the last port stands for the others too */
     FINGERPRINT_MAX = 192,
+    BACKEND_HANDLE_BYTES = 64, /* of memory that another process allocated */
 };
 
 struct backend;
@@ -41,6 +42,7 @@ struct backend_graph; /* a captured sequence of launches */
 struct backend_stream;
 struct backend_event;
 struct backend_arena;
+struct backend_shared;
 
 enum memory_kind {
     MEMORY_DEVICE = 0, /* memory that ops read and write */
@@ -197,6 +199,17 @@ struct backend {
     enum status (*arena_grow)(struct backend_arena *arena, size_t size, struct error *err);
     void *(*arena_base)(struct backend_arena *arena);
     void (*arena_free)(struct backend_arena *arena);
+
+    /* --- memory of this device that another process allocated [opt, all or none] --- */
+    /* Opens it by the BACKEND_HANDLE_BYTES of its handle. INVALID_ARGUMENT: it cannot be opened, or
+     * there are fewer than `least` bytes. Copies are waited for. Any thread. */
+    enum status (*shared_open)(struct device *device, const void *handle, size_t least,
+                               struct backend_shared **out, struct error *err);
+    void (*shared_close)(struct backend_shared *shared);
+    enum status (*shared_read)(struct backend_shared *shared, size_t at, void *to, size_t size,
+                               struct error *err);
+    enum status (*shared_write)(struct backend_shared *shared, size_t at, const void *from,
+                                size_t size, struct error *err);
 
     /* --- streams and events --- */
     enum status (*stream_new)(struct device *device, struct backend_stream **out,

@@ -112,6 +112,20 @@ enum status engine_buffer_alloc(struct device *device, size_t size, const char *
                                 struct error *err);
 void engine_buffer_free(struct device *device, void *buffer);
 
+/* Memory of the device that another process allocated, as engine/backend.h has it. UNIMPLEMENTED:
+ * the device shares none (engine_shares). Reading and writing copy from and to the host's memory,
+ * and wait for it. Any thread. */
+struct backend_shared;
+enum { ENGINE_HANDLE_BYTES = 64 };
+bool engine_shares(const struct device *device);
+enum status engine_shared_open(struct device *device, const void *handle, size_t least,
+                               struct backend_shared **out, struct error *err);
+void engine_shared_close(struct device *device, struct backend_shared *shared); /* NULL is fine */
+enum status engine_shared_read(struct device *device, struct backend_shared *shared, size_t at,
+                               void *to, size_t size, struct error *err);
+enum status engine_shared_write(struct device *device, struct backend_shared *shared, size_t at,
+                                const void *from, size_t size, struct error *err);
+
 /* *threads: the number of threads in a plan's header, which device_options.threads must be for the
  * plan to fit; 0 for a device without threads. The rest of the plan is not checked: engine_load
  * does that. DATA_LOSS: not a plan. */

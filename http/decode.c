@@ -5,6 +5,7 @@
  */
 #include "http/decode.h"
 
+#include "base/base64.h"
 #include "http/json.h"
 
 enum { TEXTS = 16 * 1024, COPY_STEP = 256 * 1024 };
@@ -145,6 +146,15 @@ static enum status ready_set(struct http_decode *d, const struct json_event *e, 
 static enum status key_set(struct http_decode *d, const struct json_event *e, struct error *err)
 {
     return text_keep(d, e->text, &d->request.region.key, err);
+}
+
+static enum status handle_set(struct http_decode *d, const struct json_event *e, struct error *err)
+{
+    struct message_text *key = &d->request.region.key;
+    TRY(text_keep(d, e->text, key, err));
+    if (base64_decode(key->data, key->len, (char *)(uintptr_t)key->data, &key->len))
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID_ARGUMENT, "'b64': this is no base64");
 }
 
 static enum status offset_set(struct http_decode *d, const struct json_event *e, struct error *err)
@@ -308,7 +318,7 @@ static const struct row rows[] = {
     {AT_REGION, "offset", JSON_NUMBER, AT_REGION, offset_set},
     {AT_REGION, "byte_size", JSON_NUMBER, AT_REGION, size_set},
     {AT_REGION, "device_id", JSON_NUMBER, AT_REGION, device_set},
-    {AT_HANDLE, "b64", JSON_STRING, AT_HANDLE, key_set},
+    {AT_HANDLE, "b64", JSON_STRING, AT_HANDLE, handle_set},
 };
 
 /* Where the end of each place leads. */

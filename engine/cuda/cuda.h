@@ -5,6 +5,7 @@
  *
  *   backend.c  the table                       device.c  devices       memory.c  memory, arenas
  *   stream.c   streams, events, copies         graph.c   capture, ranges
+ *   shared.c   memory of other processes
  *   family.c   the table of families, and its dispatch        view.c    helpers for families
  *   dry.c      a device without hardware       module.c  the module's one symbol
  *   dnn_*.c    convolutions and attention through cuDNN's backend graph API

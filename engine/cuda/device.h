@@ -51,6 +51,15 @@ enum status cuda_arena_grow(struct backend_arena *arena, size_t size, struct err
 void *cuda_arena_base(struct backend_arena *arena);
 void cuda_arena_free(struct backend_arena *arena);
 
+/* --- shared.c --- */
+enum status cuda_shared_open(struct device *device, const void *handle, size_t least,
+                             struct backend_shared **out, struct error *err);
+void cuda_shared_close(struct backend_shared *shared);
+enum status cuda_shared_read(struct backend_shared *shared, size_t at, void *to, size_t size,
+                             struct error *err);
+enum status cuda_shared_write(struct backend_shared *shared, size_t at, const void *from,
+                              size_t size, struct error *err);
+
 /* --- stream.c --- */
 enum status cuda_stream_new(struct device *device, struct backend_stream **out, struct error *err);
 void cuda_stream_free(struct backend_stream *stream);

@@ -11,6 +11,7 @@
 
 #include "daemon/regions.h"
 #include "tests/test.h"
+#include "tests/unit/mock/mock.h"
 
 enum { SIZE = 64 * 1024 };
 
@@ -23,12 +24,12 @@ static struct regions *made(uint32_t most, uint64_t bytes)
     struct regions *regions = NULL;
     struct error err;
     assert_non_null(config);
-    assert_int_equal(regions_new(config, &regions, &err), STATUS_OK);
+    assert_int_equal(regions_new(config, NULL, &regions, &err), STATUS_OK);
     assert_null(regions);
     config->shared_memory = strdup("//inferd-unit-");
     config->limits.regions = most;
     config->limits.region_bytes = bytes;
-    assert_int_equal(regions_new(config, &regions, &err), STATUS_OK);
+    assert_int_equal(regions_new(config, NULL, &regions, &err), STATUS_OK);
     config_free(config);
     return regions;
 }
@@ -57,7 +58,7 @@ static enum status add(struct regions *regions, const struct regions_owner *owne
     const struct request_region wanted = {
         .name = message_text_of(name), .key = message_text_of(key), .offset = offset, .size = size};
     struct error err;
-    return regions_register(regions, owner, &wanted, &err);
+    return regions_register(regions, REGION_SYSTEM, owner, &wanted, &err);
 }
 
 static enum status take(struct regions *regions, const struct regions_owner *owner,
@@ -129,16 +130,18 @@ static void r11_owners_do_not_see_each_other(void **state)
     assert_int_equal(add(regions, &ann, "r", 0, 10), STATUS_OK);
     assert_int_equal(add(regions, &ann, "r", 0, 10), STATUS_ALREADY_EXISTS);
     assert_int_equal(take(regions, &bob, "r", 0, 1, &region), STATUS_INVALID_ARGUMENT);
-    assert_int_equal(regions_list(regions, &bob, all, arena, &list, &err), STATUS_OK);
+    assert_int_equal(regions_list(regions, REGION_SYSTEM, &bob, all, arena, &list, &err),
+                     STATUS_OK);
     assert_int_equal(list.n, 0);
-    assert_int_equal(regions_list(regions, &bob, r, arena, &list, &err), STATUS_NOT_FOUND);
-    regions_unregister(regions, &bob, all);
+    assert_int_equal(regions_list(regions, REGION_SYSTEM, &bob, r, arena, &list, &err),
+                     STATUS_NOT_FOUND);
+    regions_unregister(regions, REGION_SYSTEM, &bob, all);
     assert_int_equal(add(regions, &bob, "r", 20, 30), STATUS_OK);
-    assert_int_equal(regions_list(regions, &ann, r, arena, &list, &err), STATUS_OK);
+    assert_int_equal(regions_list(regions, REGION_SYSTEM, &ann, r, arena, &list, &err), STATUS_OK);
     assert_int_equal(list.n, 1);
     assert_string_equal(list.items[0].key, key);
     assert_int_equal(list.items[0].size, 10);
-    regions_unregister(regions, &ann, r);
+    regions_unregister(regions, REGION_SYSTEM, &ann, r);
     assert_int_equal(take(regions, &bob, "r", 0, 30, &region), STATUS_OK);
     region_give(region);
     arena_free(arena);
@@ -168,7 +171,7 @@ static void number_and_bytes_are_limited(void **state)
     assert_int_equal(add(regions, &ann, "a", 0, 60), STATUS_OK);
     assert_int_equal(add(regions, &bob, "a", 0, 41), STATUS_RESOURCE_EXHAUSTED);
     assert_int_equal(add(regions, &bob, "a", 0, 40), STATUS_OK);
-    regions_unregister(regions, &ann, all);
+    regions_unregister(regions, REGION_SYSTEM, &ann, all);
     assert_int_equal(add(regions, &bob, "b", 0, 1), STATUS_OK);
     assert_int_equal(add(regions, &bob, "c", 0, 1), STATUS_RESOURCE_EXHAUSTED);
     regions_count(regions, &n, &bytes);
@@ -194,7 +197,7 @@ static void r11_a_shortened_file_fails_its_own_calls(void **state)
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_size, SIZE - 1);
     /* unregistered and unlinked, it serves who has it */
-    regions_unregister(regions, &ann, message_text_of("r"));
+    regions_unregister(regions, REGION_SYSTEM, &ann, message_text_of("r"));
     unlink(path);
     assert_int_equal(region_write(region, 0, data, SIZE - 1, &err), STATUS_OK);
     region_give(region);
@@ -243,7 +246,7 @@ static void *come_and_go(void *user)
 {
     for (int i = 0; i < 300; i++) {
         if (add(user, &ann, "r", 0, 10) == STATUS_OK)
-            regions_unregister(user, &ann, (struct message_text){0});
+            regions_unregister(user, REGION_SYSTEM, &ann, (struct message_text){0});
     }
     return NULL;
 }
@@ -268,6 +271,81 @@ static void threads_register_and_use(void **state)
     regions_free(regions);
 }
 
+static enum status add_memory(struct regions *regions, const struct request_region *wanted)
+{
+    struct error err;
+    return regions_register(regions, REGION_CUDA, &ann, wanted, &err);
+}
+
+/* Over a device that is not there: the other process's memory is its own, which nobody can read. */
+static void memory_of_a_device(void **state)
+{
+    (void)state;
+    struct device *device = mock_open();
+    struct config *config = config_new();
+    struct regions *regions = NULL;
+    struct region *region = NULL;
+    struct error err;
+    void *memory;
+    char handle[ENGINE_HANDLE_BYTES] = {0}, got[8] = "";
+    config->cuda_shared_memory = true;
+    assert_int_equal(regions_new(config, device, &regions, &err), STATUS_OK);
+    assert_true(regions_offered(regions, REGION_CUDA));
+    assert_false(regions_offered(regions, REGION_SYSTEM));
+    assert_int_equal(device->backend->memory_alloc(device, MEMORY_DEVICE, 100, "x", &memory, &err),
+                     STATUS_OK);
+    struct request_region wanted = {
+        .name = message_text_of("r"), .key = {handle, sizeof(handle)}, .size = 100};
+    assert_int_equal(add_memory(regions, &wanted), STATUS_INVALID_ARGUMENT);
+    memcpy(handle, &memory, sizeof(memory));
+    wanted.size = 101;
+    assert_int_equal(add_memory(regions, &wanted), STATUS_INVALID_ARGUMENT);
+    wanted.size = 100;
+    wanted.device = 1;
+    assert_int_equal(add_memory(regions, &wanted), STATUS_INVALID_ARGUMENT);
+    wanted.device = 0;
+    wanted.key.len--;
+    assert_int_equal(add_memory(regions, &wanted), STATUS_INVALID_ARGUMENT);
+    wanted.key.len++;
+    assert_int_equal(add_memory(regions, &wanted), STATUS_OK);
+    assert_int_equal(add_memory(regions, &wanted), STATUS_ALREADY_EXISTS);
+    assert_int_equal(take(regions, &bob, "r", 0, 100, &region), STATUS_INVALID_ARGUMENT);
+    assert_int_equal(take(regions, &ann, "r", 1, 100, &region), STATUS_INVALID_ARGUMENT);
+    assert_int_equal(take(regions, &ann, "r", 0, 1, &region), STATUS_OK);
+    region_give(region);
+    regions_unregister(regions, REGION_SYSTEM, &ann, message_text_of("r"));
+    assert_int_equal(take(regions, &ann, "r", 50, 50, &region), STATUS_OK);
+    regions_unregister(regions, REGION_CUDA, &ann, message_text_of("r"));
+    assert_int_equal(region_write(region, 95, "hello", 5, &err), STATUS_OK);
+    assert_int_equal(region_read(region, 95, got, 5, &err), STATUS_OK);
+    assert_string_equal(got, "hello");
+    region_give(region);
+    regions_free(regions);
+    config_free(config);
+    device->backend->memory_free(device, MEMORY_DEVICE, memory);
+    engine_device_close(device);
+}
+
+/* A device that reads the host's memory shares none of its own. */
+static void a_cpu_offers_none(void **state)
+{
+    (void)state;
+    struct device *device = NULL;
+    struct config *config = config_new();
+    struct regions *regions = NULL;
+    struct backend_shared *shared;
+    struct error err;
+    char handle[ENGINE_HANDLE_BYTES] = {0};
+    assert_int_equal(engine_device_open("cpu", NULL, &device, &err), STATUS_OK);
+    config->cuda_shared_memory = true;
+    assert_int_equal(regions_new(config, device, &regions, &err), STATUS_OK);
+    assert_false(regions_offered(regions, REGION_CUDA));
+    assert_int_equal(engine_shared_open(device, handle, 1, &shared, &err), STATUS_UNIMPLEMENTED);
+    regions_free(regions);
+    config_free(config);
+    engine_device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +359,8 @@ int main(void)
                                         file_remove),
         cmocka_unit_test_setup_teardown(r11_files_are_cut_while_they_are_used, file_make,
                                         file_remove),
+        cmocka_unit_test(memory_of_a_device),
+        cmocka_unit_test(a_cpu_offers_none),
         cmocka_unit_test_setup_teardown(threads_register_and_use, file_make, file_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

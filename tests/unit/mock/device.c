@@ -147,6 +147,55 @@ static void memory_free(struct device *device, enum memory_kind kind, void *memo
     pthread_mutex_unlock(&d->lock);
 }
 
+/* --- memory of another process: that of memory_alloc, whose handle is its address --- */
+
+struct backend_shared {
+    struct mock_device *device;
+    struct range *range;
+};
+
+static enum status shared_open(struct device *device, const void *handle, size_t least,
+                               struct backend_shared **out, struct error *err)
+{
+    struct mock_device *d = mock_of(device);
+    void *at;
+    struct range *found = NULL;
+    memcpy(&at, handle, sizeof(at));
+    pthread_mutex_lock(&d->lock);
+    for (uint32_t i = 0; i < d->n_ranges && at; i++)
+        if (d->ranges[i].at == at && d->ranges[i].kind == MEMORY_DEVICE)
+            found = &d->ranges[i];
+    pthread_mutex_unlock(&d->lock);
+    if (!found || found->size < least)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "mock device: no such handle");
+    struct backend_shared *shared = malloc(sizeof(*shared));
+    assert_non_null(shared);
+    *shared = (struct backend_shared){d, found};
+    *out = shared;
+    return STATUS_OK;
+}
+
+static void shared_close(struct backend_shared *shared)
+{
+    free(shared);
+}
+
+static enum status shared_read(struct backend_shared *shared, size_t at, void *to, size_t size,
+                               struct error *err UNUSED)
+{
+    assert_true(at + size <= shared->range->size);
+    memcpy(to, (char *)shared->range->real + at, size);
+    return STATUS_OK;
+}
+
+static enum status shared_write(struct backend_shared *shared, size_t at, const void *from,
+                                size_t size, struct error *err UNUSED)
+{
+    assert_true(at + size <= shared->range->size);
+    memcpy((char *)shared->range->real + at, from, size);
+    return STATUS_OK;
+}
+
 static enum status arena_make(struct device *device, size_t reserve, struct backend_arena **out,
                               struct error *err UNUSED)
 {
@@ -601,6 +650,10 @@ const struct backend backend_mock = {
     .arena_grow = arena_grow,
     .arena_base = arena_base,
     .arena_free = arena_drop,
+    .shared_open = shared_open,
+    .shared_close = shared_close,
+    .shared_read = shared_read,
+    .shared_write = shared_write,
     .stream_new = stream_new,
     .stream_free = stream_free,
     .event_new = event_new,
