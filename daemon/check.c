@@ -15,6 +15,7 @@
 
 #include "base/address.h"
 #include "daemon/admission.h"
+#include "daemon/check_pipelines.h"
 #include "daemon/counters.h"
 #include "daemon/declared.h"
 #include "daemon/device.h"
@@ -22,6 +23,7 @@
 #include "daemon/identity.h"
 #include "daemon/listen_names.h"
 #include "daemon/models.h"
+#include "daemon/pipeline.h"
 #include "daemon/repository.h"
 #include "daemon/tls.h"
 #include "daemon/trust.h"
@@ -35,6 +37,7 @@ struct check {
     struct lane *lane;     /* a stream and an arena, for contexts */
     struct trust *trust;   /* NULL: files need no signature */
     struct plan_cache *cache;
+    struct check_pipelines *pipelines; /* NULL: there are none */
     _Atomic bool stop; /* never set: a signal ends the process, and builds with it */
     uint32_t failures, models, models_good;
 };
@@ -186,6 +189,8 @@ static enum status engine_try(struct check *c, const struct wanted *wanted, stru
                    &max_instances, err));
     TRY(context_new(engine, c->lane, &context, err));
     context_free(context);
+    if (c->pipelines)
+        TRY(check_pipelines_model(c->pipelines, wanted, engine, max_instances, err));
     char size[32];
     size_format(info->weight_bytes, size);
     printf("model '%s' version '%s': %s, %u profile%s, %s, ok\n", wanted->name, wanted->version,
@@ -208,9 +213,37 @@ static enum status file_try(const struct check *c, const struct wanted *wanted, 
     return STATUS_OK;
 }
 
+static void pipeline_found(void *user, const struct table_entry *entry, const struct error *err)
+{
+    struct check *c = user;
+    if (err)
+        fail(c, "model '%s' version '%s' (%s): %s", entry->name, entry->version, entry->source.path,
+             err->text);
+    else
+        printf("model '%s' version '%s': pipeline, %u steps, ok\n", entry->name, entry->version,
+               entry->model->pipeline->n_steps);
+    c->models++;
+    c->models_good += !err;
+}
+
+/* Whether a pipeline fits turns out when all models are known. */
+static void pipeline_note(struct check *c, const struct wanted *wanted)
+{
+    struct error err;
+    if (!c->device)
+        printf("model '%s' version '%s': pipeline, not tried without the device\n", wanted->name,
+               wanted->version);
+    else if (!c->pipelines || check_pipelines_add(c->pipelines, wanted, &err))
+        fail(c, "model '%s': no memory", wanted->name);
+}
+
 static void model_check(struct check *c, const struct wanted *wanted)
 {
     struct error err;
+    if (wanted->pipeline) {
+        pipeline_note(c, wanted);
+        return;
+    }
     struct engine *engine = NULL;
     uint64_t built = counter_get(&c->counters, COUNTER_PLANS_BUILT);
     const struct models_source source = {c->device, c->cache, c->trust, &c->stop};
@@ -262,6 +295,18 @@ static bool part_check(struct check *c, const struct config *part)
     return true;
 }
 
+/* If the configuration cannot be listed, that is told later. */
+static void pipelines_open(struct check *c)
+{
+    struct wanted_list list;
+    struct error err;
+    if (repository_list(c->config, NULL, &list, &err))
+        return;
+    if (check_pipelines_new(c->config, &list, &c->pipelines, &err))
+        fail(c, "%s", err.text);
+    repository_list_deinit(&list);
+}
+
 /* Checks the named models and those of the repository separately, so that an error in one list does
  * not keep the models of the other one from being tried. */
 static void models_check(struct check *c)
@@ -269,11 +314,15 @@ static void models_check(struct check *c)
     struct config named = *c->config, found = *c->config;
     named.repository = NULL;
     found.models_count = 0;
+    struct wanted_list list;
+    struct error err;
+    pipelines_open(c);
     bool listed = part_check(c, &named);
     if (found.repository)
         listed &= part_check(c, &found);
-    struct wanted_list list;
-    struct error err;
+    if (c->pipelines)
+        check_pipelines_run(c->pipelines, pipeline_found, c);
+    check_pipelines_free(c->pipelines);
     if (listed && repository_list(c->config, NULL, &list, &err))
         fail(c, "%s", err.text); /* the same name in both */
     else if (listed)

@@ -217,24 +217,6 @@ static struct model *model_new(struct dispatch *d, const char *name, const char 
     return model;
 }
 
-/* The most instances of one request of a pipeline, for whose tensors there must be memory. */
-static enum status pipeline_fits(const struct model *model, const struct config_limits *limits,
-                                 uint32_t *max_instances, struct error *err)
-{
-    uint64_t budget = budget_limit(limits), most = budget - budget / SLAB_SMALL_SHARE;
-    uint32_t fits = 0;
-    TRY(fits_check(model->info, limits, 1, model->max_batch, &fits, err));
-    while (fits && slab_charge(pipeline_run_bytes(model->pipeline, fits)) > most)
-        fits = fits > 1 ? fits / 2 : 0;
-    if (!fits)
-        return error_set(err, STATUS_FAILED_PRECONDITION,
-                         "the tensors between the steps take %zu bytes for one instance; "
-                         "limits.inflight_bytes leaves %llu to a request",
-                         pipeline_run_bytes(model->pipeline, 1), (unsigned long long)most);
-    *max_instances = fits;
-    return STATUS_OK;
-}
-
 enum status dispatch_pipeline_load(struct dispatch *d, const struct config *config,
                                    const char *name, const char *version, struct pipeline *pipeline,
                                    struct model **out, struct error *err)
@@ -250,7 +232,7 @@ enum status dispatch_pipeline_load(struct dispatch *d, const struct config *conf
     model->stats.by_batch = calloc((size_t)model->max_batch + 1, sizeof(*model->stats.by_batch));
     requests_configure(model, &pipeline->file->config);
     enum status status = model->name && model->version && model->stats.by_batch
-                             ? pipeline_fits(model, &config->limits, &model->max_instances, err)
+                             ? pipeline_fits(pipeline, &config->limits, &model->max_instances, err)
                              : error_no_memory(err, "a model");
     if (status) {
         model_destroy(d, model);

@@ -18,31 +18,6 @@ enum status models_pipeline_add(struct table *table, const struct wanted *w, str
     return STATUS_OK;
 }
 
-/* --- the order --- */
-
-/* Not decided yet: MODEL_LOADING, which no other entry is. */
-static bool is_open(const struct table_entry *entry)
-{
-    return entry->pipeline && entry->state == MODEL_LOADING;
-}
-
-/* Whether what a step names is decided, in all its versions. */
-static bool step_is_decided(const struct table *table, const struct model_file_step *step)
-{
-    for (uint32_t i = 0; i < table->n; i++)
-        if (is_open(&table->entries[i]) && strcmp(table->entries[i].name, step->model) == 0)
-            return false;
-    return true;
-}
-
-static bool is_due(const struct table *table, const struct table_entry *entry)
-{
-    for (uint32_t s = 0; s < entry->pipeline->n_steps; s++)
-        if (!step_is_decided(table, &entry->pipeline->steps[s]))
-            return false;
-    return true;
-}
-
 /* --- one --- */
 
 static const struct table_entry *former_of(const struct models *m, const struct table_entry *entry)
@@ -119,48 +94,29 @@ static void entry_fail(struct models *m, struct table_entry *entry, const char *
     error_prefix(failure, "model '%s' version '%s'", entry->name, entry->version);
 }
 
-static void open_all(struct table *table)
-{
-    for (uint32_t i = 0; i < table->n; i++) {
-        struct table_entry *entry = &table->entries[i];
-        if (!entry->pipeline)
-            continue;
-        model_unref(entry->model);
-        entry->model = NULL;
-        entry->state = MODEL_LOADING;
-    }
-}
+struct binding {
+    struct models *m;
+    const struct config *config;
+    const char *only;
+    struct error failure; /* the first that matters */
+};
 
-/* Decides all that are made of nothing undecided. False: there is none. */
-static bool round_bind(struct models *m, const struct config *config, struct table *table,
-                       const char *only, struct error *failure)
+static void decide(void *user, const struct table *table, struct table_entry *entry)
 {
-    bool any = false;
-    for (uint32_t i = 0; i < table->n; i++) {
-        struct table_entry *entry = &table->entries[i];
-        struct error why;
-        if (!is_open(entry) || !is_due(table, entry))
-            continue;
-        any = true;
-        if (entry_bind(m, config, table, entry, &why))
-            entry_fail(m, entry, only, &why, failure);
-        else
-            entry->state = MODEL_READY;
-    }
-    return any;
+    struct binding *b = user;
+    struct error why;
+    if (entry->state != MODEL_LOADING) /* it is in a circle */
+        error_set(&why, STATUS_FAILED_PRECONDITION, "%s", entry->reason);
+    else if (!entry_bind(b->m, b->config, table, entry, &why))
+        entry->state = MODEL_READY;
+    if (entry->state != MODEL_READY)
+        entry_fail(b->m, entry, b->only, &why, &b->failure);
 }
 
 enum status models_pipelines_bind(struct models *m, const struct config *config,
                                   struct table *table, const char *only, struct error *err)
 {
-    struct error failure = {0}, circle;
-    error_set(&circle, STATUS_FAILED_PRECONDITION, "the pipeline is made of itself");
-    table_sort(table);
-    open_all(table);
-    while (round_bind(m, config, table, only, &failure))
-        ;
-    for (uint32_t i = 0; i < table->n; i++)
-        if (is_open(&table->entries[i]))
-            entry_fail(m, &table->entries[i], only, &circle, &failure);
-    return failure.status ? error_copy(err, &failure) : STATUS_OK;
+    struct binding b = {.m = m, .config = config, .only = only};
+    pipelines_decide(table, decide, &b);
+    return b.failure.status ? error_copy(err, &b.failure) : STATUS_OK;
 }

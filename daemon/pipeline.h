@@ -5,6 +5,7 @@
  * and shares batches with whatever else is asked there.
  *
  *   pipeline_bind.c  finds the steps' models, and checks that everything fits (the loader's thread)
+ *   pipeline_order.c which pipeline of a table is bound when
  *   pipeline_run.c   a request's way through the steps (its loop's thread)
  *
  * A pipeline is bound to versions of models, of which it holds references: a request that has begun
@@ -82,6 +83,10 @@ struct pipeline {
 /* Binds to the models that are ready in the table. */
 enum status pipeline_bind(const struct table *table, struct model_file *file, struct pipeline **out,
                           struct error *err);
+/* The most instances of one request, for whose tensors there has to be memory, and whose reply has
+ * to fit a frame. FAILED_PRECONDITION: not even one fits. */
+enum status pipeline_fits(const struct pipeline *pipeline, const struct config_limits *limits,
+                          uint32_t *max_instances, struct error *err);
 /* Releases the steps' models. NULL is fine. */
 void pipeline_free(struct pipeline *pipeline);
 void pipeline_cleanup(struct pipeline **at);
@@ -90,6 +95,16 @@ bool pipeline_equal(const struct pipeline *a, const struct pipeline *b);
 /* The entry of a step's model in the table; NULL: there is none. */
 const struct table_entry *pipeline_step_find(const struct table *table,
                                              const struct model_file_step *step);
+
+/* --- pipeline_order.c --- */
+
+/* Sorts the table, and calls `decide` for each pipeline in it, those first that others are made of.
+ * The entry's state is MODEL_LOADING, and is to be READY (then with a model) or UNAVAILABLE
+ * afterwards. If the state is UNAVAILABLE already, the pipeline is made of itself. */
+void pipelines_decide(struct table *table,
+                      void (*decide)(void *user, const struct table *table,
+                                     struct table_entry *entry),
+                      void *user);
 
 /* --- pipeline_run.c --- */
 

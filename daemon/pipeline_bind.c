@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/names.h"
 #include "daemon/admission.h"
+#include "daemon/fits.h"
 #include "daemon/pipeline.h"
 
 enum { ARENA_BYTES = 4 << 20 };
@@ -55,7 +56,8 @@ static enum status refuse(const struct binder *b, const struct part *part, const
 
 static enum status no_memory(const struct binder *b)
 {
-    return error_no_memory(b->err, "a pipeline");
+    error_no_memory(b->err, "a pipeline");
+    return STATUS_RESOURCE_EXHAUSTED;
 }
 
 /* --- models --- */
@@ -632,6 +634,23 @@ void pipeline_free(struct pipeline *p)
         model_unref(p->groups[g].model);
     model_file_free(p->file);
     arena_free(p->arena);
+}
+
+enum status pipeline_fits(const struct pipeline *p, const struct config_limits *limits,
+                          uint32_t *max_instances, struct error *err)
+{
+    uint64_t budget = budget_limit(limits), most = budget - budget / SLAB_SMALL_SHARE;
+    uint32_t fits = 0;
+    TRY(fits_check(&p->info, limits, 1, p->max_batch, &fits, err));
+    while (fits && slab_charge(pipeline_run_bytes(p, fits)) > most)
+        fits = fits > 1 ? fits / 2 : 0;
+    if (!fits)
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "the tensors between the steps take %zu bytes for one instance; "
+                         "limits.inflight_bytes leaves %llu to a request",
+                         pipeline_run_bytes(p, 1), (unsigned long long)most);
+    *max_instances = fits;
+    return STATUS_OK;
 }
 
 void pipeline_cleanup(struct pipeline **at)

@@ -2,6 +2,7 @@
 /* Lists the models to be served; see repository.h. */
 #include "daemon/repository.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -268,6 +269,7 @@ static enum status pipeline_add(const struct model_scan *m, const char *version,
     char below[MESSAGE_MAX_NAME + 32];
     snprintf(below, sizeof(below), "%s/" REPOSITORY_MODEL_FILE, m->name);
     TRY(source_add(m, version, REPOSITORY_MODEL_FILE, below, &w, err));
+    assert(w);
     w->pipeline = true;
     w->source.ctime_ns = w->source.mtime_ns = m->file_change_ns;
     return STATUS_OK;
@@ -302,6 +304,7 @@ static enum status version_add(const struct model_scan *m, const char *version, 
     if (m->why.status) { /* it may have been meant as a pipeline, which has no such file */
         struct wanted *w = NULL;
         TRY(source_add(m, version, REPOSITORY_MODEL_FILE, m->name, &w, err));
+        assert(w);
         w->err = m->why;
         return STATUS_OK;
     }
