@@ -17,7 +17,7 @@ ROOT = pathlib.Path(sys.argv[1]).resolve()
 MAN = ROOT / "docs" / "man"
 PAGES = sorted(MAN.glob("*.[1-8]"))
 MARKDOWN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
-            ROOT / "models/README.md"]
+            ROOT / "models/README.md", ROOT / "models/glyphs/README.md"]
 
 
 def plain(page):
