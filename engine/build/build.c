@@ -127,7 +127,8 @@ static enum status range_graph(struct ir_graph *graph, const struct build_option
     TRY(fuse_graph(graph, options, report, err));
     if (!quant_name_tensors(graph))
         return error_no_memory(err, "the builder");
-    return quant_apply(graph, table, known, options->keep_missing, &report->ranges, err);
+    bool sign = options->device && options->device->backend->features & BACKEND_SIGNED;
+    return quant_apply(graph, table, known, options->keep_missing, sign, &report->ranges, err);
 }
 
 static enum status make_graph(struct onnx_model *model, const struct build_options *options,

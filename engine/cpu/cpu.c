@@ -20,7 +20,7 @@
 #include "engine/cpu/native.h"
 #include "engine/cpu/onednn.h"
 #include "engine/cpu/reference.h"
-#include "engine/cpu/stored.h"
+#include "engine/stored.h"
 #include "engine/cpu/waits.h"
 
 enum { THREADS_MAX = 1024 };

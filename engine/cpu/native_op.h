@@ -5,7 +5,7 @@
 #define INFERD_ENGINE_CPU_NATIVE_OP_H
 
 #include "engine/cpu/native.h"
-#include "engine/cpu/stored.h"
+#include "engine/stored.h"
 #include "engine/cpu/team.h"
 #include "kernels/cpu/bytes.h"
 #include "kernels/cpu/fast.h"

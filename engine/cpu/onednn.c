@@ -11,7 +11,7 @@
 
 #include "base/compiler.h"
 #include "engine/cpu/onednn_recipe.h"
-#include "engine/cpu/stored.h"
+#include "engine/stored.h"
 
 /* Up to this many operations (some 50 us of a good kernel) one thread may be faster than waking the
  * others. Products of 8-bit integers are several times as fast. */

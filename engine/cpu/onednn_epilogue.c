@@ -10,7 +10,7 @@
 
 #include "base/compiler.h"
 #include "engine/cpu/onednn_recipe.h"
-#include "engine/cpu/stored.h"
+#include "engine/stored.h"
 
 struct eltwise {
     dnnl_alg_kind_t kind;

@@ -18,7 +18,7 @@
 
 #include "base/cleanup.h"
 #include "engine/cpu/onednn_recipe.h"
-#include "engine/cpu/stored.h"
+#include "engine/stored.h"
 
 /* As TRY, for a call of oneDNN in a function that returns oneDNN's status. */
 #define TRY_DNNL(call)                                                                             \

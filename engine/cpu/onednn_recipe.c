@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "engine/cpu/stored.h"
+#include "engine/stored.h"
 
 /* oneDNN's tags by rank (3..5), for the layouts that it knows. */
 static const dnnl_format_tag_t tags[IR_LAYOUT_COUNT_][3] = {

@@ -20,7 +20,7 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "engine/cpu/onednn_recipe.h"
-#include "engine/cpu/stored.h"
+#include "engine/stored.h"
 
 /* A sum of so many products of 8-bit numbers stays within 31 bits. */
 enum { DEPTH_MAX = 65000 };

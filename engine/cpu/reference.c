@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "engine/cpu/call.h"
-#include "engine/cpu/stored.h"
+#include "engine/stored.h"
 #include "kernels/cpu/ref.h"
 
 struct reference_op {

@@ -5,7 +5,7 @@
 
 const struct backend backend_cuda = {
     .abi = BACKEND_ABI,
-    .features = BACKEND_ATTENTION | BACKEND_MERGE | BACKEND_LANES,
+    .features = BACKEND_ATTENTION | BACKEND_MERGE | BACKEND_LANES | BACKEND_SCALES | BACKEND_SIGNED,
     .name = "cuda",
     .stable_addresses = true,
     .device_count = cuda_device_count,

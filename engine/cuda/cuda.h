@@ -65,6 +65,7 @@ struct backend_op {
  * that can really be prepared. */
 struct cuda_family {
     enum cuda_family_id id;
+    bool scales; /* takes tensors that are stored in 8 bits by scales; others refuse them */
     /* Whether the family's candidates for the node go before those of all other families: without
      * timing, the first one is taken. NULL: they never do. */
     bool (*leads)(const struct ir_graph *graph, const struct ir_node *node);
@@ -143,7 +144,8 @@ bool cuda_view_broadcast(const struct kernel_view *view, const struct kernel_vie
                          struct kernel_view *out);
 
 /* The node's epilogue; operands have no data yet: cuda_epilogue_bind sets it from the op's inputs
- * at launch. False: a step our kernels do not know. */
+ * at launch. Operands may be stored in 8 bits, which the kernels of bytes.cu alone take. False: a
+ * step our kernels do not know. */
 bool cuda_epilogue(const struct ir_graph *graph, const struct ir_node *node,
                    const struct kernel_view *y, struct kernel_epilogue *out);
 /* The node's steps are the last ones; a family may have put its own before them. */

@@ -5,6 +5,7 @@
 #include "engine/cuda/device.h"
 #include "engine/cuda/dnn.h"
 #include "engine/cuda/dnn_graph.h"
+#include "engine/stored.h"
 
 /* Families are asked in this order, those that lead first. Row 0 belongs to none. */
 #define F(id, NAME, name, ...) [id] = &cuda_family_##name,
@@ -52,10 +53,10 @@ static bool port_fits(const struct ir_graph *graph, uint32_t id, const struct ta
     return ir_format_equal(tensor->format, port->format) && tensor->layout != IR_LAYOUT_OPAQUE;
 }
 
-static bool ports_fit(const struct ir_graph *graph, const struct ir_node *node,
-                      const struct tactic *tactic)
+static bool ports_fit(const struct cuda_family *family, const struct ir_graph *graph,
+                      const struct ir_node *node, const struct tactic *tactic)
 {
-    bool fit = ir_node_is_uniform(graph, node);
+    bool fit = (family->scales && stored_any(graph, node)) || ir_node_is_uniform(graph, node);
     for (uint32_t i = 0; fit && i < node->n_inputs; i++)
         fit = port_fits(graph, node->inputs[i], &tactic->in[MIN(i, TACTIC_PORTS_MAX - 1U)]);
     for (uint32_t i = 0; fit && i < node->n_outputs; i++)
@@ -134,7 +135,7 @@ enum status cuda_op_prepare(struct backend_stream *stream, const struct ir_graph
                             struct backend_op **out, struct error *err)
 {
     const struct cuda_family *family = cuda_family_of(node, tactic);
-    if (!family || !ports_fit(graph, node, tactic))
+    if (!family || !ports_fit(family, graph, node, tactic))
         return cuda_refuse(node, tactic, err);
     TRY(enter_if_real(stream->device, err));
     return family->prepare(stream, graph, node, tactic, out, err);

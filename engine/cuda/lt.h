@@ -8,6 +8,7 @@
  *   lt_steps.c   which part of an epilogue cuBLASLt can do
  *   lt_gemm.c    candidates, packing, preparation, launch of a product
  *   lt_matmul.c  IR_OP_MATMUL -> product          lt_conv.c  1x1 IR_OP_CONV -> product
+ *   lt_bytes.c   both of INT8: another kind of product, which shares little with the others
  *
  * cuBLASLt's matrices are column-major. A row-major Y = A B is read as Y' = B' A': our B is its A,
  * our N is its number of rows, and so a bias per column of Y is its bias per row of D.
@@ -55,6 +56,10 @@ struct lt_api {
 enum status lt_open(struct cuda_lt *lt, const struct lt_api **out, struct error *err);
 /* Sets the table of functions to use instead of opening the library; for tests without a device. */
 void lt_adopt(struct cuda_lt *lt, const struct lt_api *api);
+/* The same for candidates: a missing library leaves the node to other families (*api is NULL then)
+ * and is logged once. */
+enum status lt_open_or_tell(struct cuda_device *device, const struct lt_api **api,
+                            struct error *err);
 /* True on the first call only, so that a missing library is logged once. */
 bool lt_first_failure(struct cuda_lt *lt);
 enum status lt_error(const struct lt_api *api, cublasStatus_t code, const char *what,
@@ -165,6 +170,9 @@ enum status lt_gemm_prepare(const struct lt_kind *kind, struct backend_stream *s
 enum dtype lt_type(const struct ir_tensor *tensor, enum dtype dtype, bool exact);
 bool lt_steps_read(const struct ir_graph *graph, const struct ir_node *node, uint32_t bias,
                    enum dtype dtype, bool exact, struct lt_product *p);
+
+/* Whether a convolution of x by w does nothing but a product (lt_conv.c). */
+bool lt_is_pointwise(const struct ir_node *node, const struct shape *x, const struct shape *w);
 
 /* --- tactics (lt_gemm.c) --- */
 

@@ -7,7 +7,7 @@
 #include "base/compiler.h"
 #include "engine/cuda/lt.h"
 
-static bool is_pointwise(const struct ir_node *node, const struct shape *x, const struct shape *w)
+bool lt_is_pointwise(const struct ir_node *node, const struct shape *x, const struct shape *w)
 {
     uint32_t spatial = x->rank - 2;
     if (ir_attr_int(node, IR_ATTR_GROUP) != 1)
@@ -43,7 +43,7 @@ static bool read_product(const struct ir_graph *graph, const struct ir_node *nod
     const struct shape *w = &cuda_input(graph, node, 1)->shape;
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     size_t x_n, w_n, y_n;
-    if (!is_pointwise(node, x, w) || !shape_elements(x, &x_n) || !shape_elements(w, &w_n) ||
+    if (!lt_is_pointwise(node, x, w) || !shape_elements(x, &x_n) || !shape_elements(w, &w_n) ||
         !shape_elements(y, &y_n) || x_n == 0 || w_n == 0 || y_n == 0)
         return false;
     p.k = x->dim[1];

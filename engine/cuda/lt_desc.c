@@ -199,6 +199,7 @@ void lt_algo_name(const struct lt_api *api, const struct lt_product *p,
              p->trans_a ? 't' : 'n', (unsigned)config(api, algo, CUBLASLT_ALGO_CONFIG_ID), tile,
              stages, (unsigned)config(api, algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM),
              p->tf32                  ? "tf32"
+             : p->dtype == DTYPE_I8   ? "i8"
              : p->dtype == DTYPE_F16  ? "f16"
              : p->dtype == DTYPE_BF16 ? "bf16"
                                       : "f32");

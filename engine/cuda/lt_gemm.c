@@ -309,9 +309,8 @@ static enum status ask_all(struct ask *ask, int most, struct error *err)
     return STATUS_OK;
 }
 
-/* A missing library leaves the node to other families (*api is NULL then) and is logged once. */
-static enum status open_library(struct cuda_device *device, const struct lt_api **api,
-                                struct error *err)
+enum status lt_open_or_tell(struct cuda_device *device, const struct lt_api **api,
+                            struct error *err)
 {
     struct error reason;
     *api = NULL;
@@ -348,7 +347,7 @@ enum status lt_gemm_candidates(const struct lt_kind *kind, struct cuda_device *d
                 continue;
             p.tf32 = p.dtype == DTYPE_F32 && precision != PRECISION_F32;
             if (!ask.api)
-                TRY(open_library(device, &ask.api, err));
+                TRY(lt_open_or_tell(device, &ask.api, err));
             if (!ask.api)
                 return STATUS_OK;
             TRY(ask_all(&ask, most, err));

@@ -33,6 +33,9 @@ void own_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_
 /* A step whose fp32 operand lies along dim 1 of y and has no data yet. */
 struct kernel_step own_channel_step(const struct kernel_view *y, enum ir_binary func);
 
+/* Reads the window of a node with so many spatial dims. False: numbers out of range. */
+bool own_window_read(const struct ir_node *node, uint32_t spatial, struct kernel_window *out);
+
 /* Whether a stored tactic asks for any input to be packed. */
 bool own_packed(const struct tactic *tactic);
 

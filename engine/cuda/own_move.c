@@ -7,6 +7,7 @@
  * row and raises the stream's flag in pinned memory, and cuda_event_wait turns the flag into the
  * INVALID_ARGUMENT that the reference gives.
  */
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/own.h"
+#include "engine/stored.h"
 
 struct move {
     enum ir_op op;
@@ -123,12 +125,15 @@ static bool read_axis(const struct ir_node *node, struct move *m)
     return true;
 }
 
+/* A number that pads bytes is stored as they are: the reader has found that it can be. */
 static bool read_pad(const struct ir_node *node, struct move *m)
 {
     m->mode = (enum ir_pad)ir_attr_int(node, IR_ATTR_MODE);
     for (int32_t i = 0; i < 2 * m->y.rank; i++)
         m->pads[i] = attr_at(node, IR_ATTR_PADS, i);
     m->value = ir_attr_float(node, IR_ATTR_VALUE);
+    if (m->in[0].step > 0)
+        m->value = rintf(m->value / m->in[0].step) + m->in[0].zero;
     return true;
 }
 
@@ -165,6 +170,18 @@ static bool layouts_fit(const struct ir_node *node, const struct tactic *tactic)
     return tactic->n_in > 0 && rows[node->op].layouts & pair;
 }
 
+static bool input_view(const struct ir_graph *graph, uint32_t input, enum dtype dtype,
+                       enum ir_layout layout, struct kernel_view *out)
+{
+    struct stored stored;
+    if (!stored_read(graph, input, &stored) ||
+        !own_view(ir_tensor(graph, input), dtype, layout, out))
+        return false;
+    out->step = stored.step;
+    out->zero = (float)stored.zero;
+    return true;
+}
+
 /* `dtype` NONE: with the types that the tensors have. */
 static bool move_read(const struct ir_graph *graph, const struct ir_node *node,
                       const struct tactic *tactic, enum dtype dtype, struct move *m)
@@ -180,8 +197,8 @@ static bool move_read(const struct ir_graph *graph, const struct ir_node *node,
         return false;
     for (uint32_t i = 0; i < n; i++)
         if (node->inputs[i] == IR_NONE ||
-            !own_view(ir_tensor(graph, node->inputs[i]), dtype,
-                      tactic->in[MIN(i, tactic->n_in - 1)].format.layout, &m->in[i]))
+            !input_view(graph, node->inputs[i], dtype,
+                        tactic->in[MIN(i, tactic->n_in - 1)].format.layout, &m->in[i]))
             return false;
     return rows[node->op].read(node, m);
 }
@@ -217,6 +234,7 @@ static enum status offer(struct cuda_device *device, const struct ir_graph *grap
              from == to ? "" : ir_layout_name(from), from == to ? "" : " to ", ir_layout_name(to));
     cuda_tactic(&tactic, &cuda_family_own_move, 0, graph, node, dtype, from, detail);
     tactic.out[0].format.layout = to;
+    stored_set_scales(&tactic, graph, node);
     if (!m)
         return error_no_memory(err, "a kernel");
     if (!move_read(graph, node, &tactic, dtype, m) || run(&call, m) != cudaSuccess)
@@ -224,9 +242,9 @@ static enum status offer(struct cuda_device *device, const struct ir_graph *grap
     return visit(user, &tactic, err);
 }
 
-static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
-                              const struct ir_node *node, enum precision precision,
-                              tactic_visit visit, void *user, struct error *err)
+static enum status offer_layouts(struct cuda_device *device, const struct ir_graph *graph,
+                                 const struct ir_node *node, enum dtype dtype, tactic_visit visit,
+                                 void *user, struct error *err)
 {
     static const struct {
         uint32_t pair;
@@ -237,16 +255,53 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         {LAST_TO_PLAIN, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN},
         {PLAIN_TO_LAST, IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST},
     };
+    bool has_channels = ir_tensor(graph, node->inputs[0])->shape.rank >= 3;
+    for (uint32_t i = 0; i < ARRAY_LEN(pairs); i++)
+        if (rows[node->op].layouts & pairs[i].pair && (pairs[i].pair == PLAIN || has_channels))
+            TRY(offer(device, graph, node, dtype, pairs[i].from, pairs[i].to, visit, user, err));
+    return STATUS_OK;
+}
+
+/* Whether bytes move like any others, since they mean the same on both sides. What PAD writes beside
+ * them must be one of their numbers. */
+static bool moves_bytes(const struct ir_graph *graph, const struct ir_node *node)
+{
+    if (node->op != IR_OP_PAD)
+        return stored_moves(graph, node);
+    const struct ir_tensor *x = cuda_input(graph, node, 0), *y = ir_tensor(graph, node->outputs[0]);
+    const struct ir_scale *scale = x ? ir_scale(graph, x->scale) : NULL;
+    return scale && scale->n == 1 && x->dtype == y->dtype &&
+           ir_scale_equal(scale, ir_scale(graph, y->scale)) && ir_range_passes(node, scale);
+}
+
+struct question {
+    struct cuda_device *device;
+    const struct ir_node *node;
+    tactic_visit visit;
+    void *user;
+};
+
+/* Asks about a graph that has some of the node's tensors in 8 bits. */
+static enum status offer_stored(void *user, const struct ir_graph *graph, struct error *err)
+{
+    const struct question *q = user;
+    return moves_bytes(graph, q->node)
+               ? offer_layouts(q->device, graph, q->node, DTYPE_NONE, q->visit, q->user, err)
+               : STATUS_OK;
+}
+
+static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    struct question q = {device, node, visit, user};
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     if (node->n_inputs == 0 || node->inputs[0] == IR_NONE)
         return STATUS_OK;
-    bool has_channels = ir_tensor(graph, node->inputs[0])->shape.rank >= 3;
+    TRY(stored_each(graph, node, offer_stored, &q, err));
     for (uint32_t d = 0; d < n; d++)
-        for (uint32_t i = 0; i < ARRAY_LEN(pairs); i++)
-            if (rows[node->op].layouts & pairs[i].pair && (pairs[i].pair == PLAIN || has_channels))
-                TRY(offer(device, graph, node, dtypes[d], pairs[i].from, pairs[i].to, visit, user,
-                          err));
+        TRY(offer_layouts(device, graph, node, dtypes[d], visit, user, err));
     return STATUS_OK;
 }
 
@@ -276,6 +331,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         return error_no_memory(err, "a kernel");
     made->base = (struct backend_op){.launch = launch};
     if (cuda_tactic_variant(tactic) != 0 ||
+        (stored_any(graph, node) && !moves_bytes(graph, node)) ||
         !move_read(graph, node, tactic, DTYPE_NONE, &made->move) ||
         run(&call, &made->move) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
@@ -287,6 +343,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 
 const struct cuda_family cuda_family_own_move = {
     .id = CUDA_FAMILY_OWN_MOVE,
+    .scales = true,
     .candidates = candidates,
     .prepare = prepare,
 };

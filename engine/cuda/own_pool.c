@@ -50,7 +50,7 @@ static bool read_ints(const struct ir_node *node, enum ir_attr_key key, uint32_t
     return true;
 }
 
-static bool window_read(const struct ir_node *node, uint32_t spatial, struct kernel_window *w)
+bool own_window_read(const struct ir_node *node, uint32_t spatial, struct kernel_window *w)
 {
     w->spatial = (int32_t)spatial;
     return read_ints(node, IR_ATTR_KERNEL, 0, spatial, w->kernel) &&
@@ -78,7 +78,7 @@ static bool pool_read(const struct ir_graph *graph, const struct ir_node *node, 
                      .power = ir_attr_float(node, IR_ATTR_ALPHA),
                      .count_pad = ir_attr_int(node, IR_ATTR_COUNT_INCLUDE_PAD) != 0};
     if (node->n_outputs != 1 || x->shape.rank < 3 || x->shape.rank > 5 ||
-        !window_read(node, x->shape.rank - 2, &p.window) || !own_view(x, dtype, in, &p.x) ||
+        !own_window_read(node, x->shape.rank - 2, &p.window) || !own_view(x, dtype, in, &p.x) ||
         !own_view(y, dtype, out, &p.y) || !cuda_epilogue(graph, node, &p.y, &p.epilogue))
         return false;
     p.whole = is_whole(&p);

@@ -84,7 +84,14 @@
       "kernel behind it")                                                                          \
     F(17, OWN_QUANT, own_quant, "own quant", "own",                                                \
       OP(QUANTIZE) | OP(DEQUANTIZE),                                                               \
-      "floats, scales in FP32")
+      "floats, scales in FP32")                                                                    \
+    F(18, OWN_BYTES, own_bytes, "own bytes", "own",                                                \
+      OP(UNARY) | OP(CAST) | OP(BINARY) | OP(REFORMAT) | OP(QUANTIZE) | OP(DEQUANTIZE) | OP(POOL), \
+      "some tensors stored in 8 bits by one scale, the others floats; no LP pooling")        \
+    F(19, LT_BYTES, lt_bytes, "cublaslt bytes", "cuBLASLt",                                        \
+      OP(MATMUL) | OP(CONV),                                                                       \
+      "INT8 by a scale without zero points in the weights, which are constant; 1x1, stride 1, "    \
+      "no padding, one group; multiples of 4; any epilogue")
 /* clang-format on */
 
 enum cuda_family_id {

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/compiler.h"
 #include "engine/cuda/cuda.h"
+#include "engine/stored.h"
 
 _Static_assert((int)KERNEL_RANK_MAX == (int)SHAPE_MAX_RANK, "a view holds every shape");
 _Static_assert((int)KERNEL_STEPS_MAX >= (int)IR_MAX_EPILOGUE, "and every epilogue");
@@ -139,6 +140,8 @@ bool cuda_view_broadcast(const struct kernel_view *view, const struct kernel_vie
     struct kernel_view wide = *like;
     wide.data = view->data;
     wide.dtype = view->dtype;
+    wide.step = view->step;
+    wide.zero = view->zero;
     int32_t lead = like->rank - view->rank;
     for (int32_t d = 0; d < like->rank; d++) {
         int64_t dim = d < lead ? 1 : view->dim[d - lead];
@@ -174,16 +177,22 @@ static bool operand_view(const struct ir_graph *graph, const struct ir_node *nod
                          const struct kernel_view *y, struct kernel_view *out)
 {
     struct kernel_view view;
+    struct stored stored;
     const struct ir_tensor *tensor = cuda_input(graph, node, input);
-    return tensor && cuda_view(tensor, &view, NULL) && is_kernel_float(view.dtype) &&
-           cuda_view_broadcast(&view, y, out);
+    if (!tensor || !cuda_view(tensor, &view, NULL) ||
+        !stored_read(graph, node->inputs[input], &stored))
+        return false;
+    view.step = stored.step;
+    view.zero = (float)stored.zero;
+    return (is_kernel_float(view.dtype) || view.step > 0) && cuda_view_broadcast(&view, y, out);
 }
 
 bool cuda_epilogue(const struct ir_graph *graph, const struct ir_node *node,
                    const struct kernel_view *y, struct kernel_epilogue *out)
 {
     struct kernel_epilogue made = {.n = (int32_t)node->n_epilogue};
-    if (node->n_epilogue > IR_MAX_EPILOGUE || (made.n && !is_kernel_float(y->dtype)))
+    if (node->n_epilogue > IR_MAX_EPILOGUE ||
+        (made.n && !is_kernel_float(y->dtype) && y->step == 0))
         return false;
     for (int32_t i = 0; i < made.n; i++) {
         const struct ir_epilogue *from = &node->epilogue[i];

@@ -15,6 +15,7 @@ struct ranging {
     const struct quant_table *table;
     struct quant_report *report;
     bool *useful, *own, *keep; /* by tensor; own: the model or a person gives the range */
+    bool sign;                 /* ranges that need none have one all the same */
     struct error *err;
 };
 
@@ -127,7 +128,10 @@ static enum status from_table(struct ranging *r, bool *there)
         }
         r->report->used++;
         r->own[i] = is_by_hand(row);
-        TRY(set_range(r, i, row->dtype, row->step, row->zero));
+        if (r->sign && row->is_range && row->dtype == DTYPE_U8)
+            TRY(set_range(r, i, DTYPE_I8, row->high / INT8_MAX, 0));
+        else
+            TRY(set_range(r, i, row->dtype, row->step, row->zero));
     }
     return STATUS_OK;
 }
@@ -314,7 +318,8 @@ static enum status apply(struct ranging *r, const bool *known, bool keep_missing
 }
 
 enum status quant_apply(struct ir_graph *graph, const struct quant_table *table, const bool *known,
-                        bool keep_missing, struct quant_report *report, struct error *err)
+                        bool keep_missing, bool sign, struct quant_report *report,
+                        struct error *err)
 {
     size_t n = (size_t)graph->n_tensors + 1;
     CLEANUP(cleanup_free) bool *flags = calloc(3 * n, sizeof(*flags));
@@ -324,6 +329,7 @@ enum status quant_apply(struct ir_graph *graph, const struct quant_table *table,
     struct ranging r = {.graph = graph,
                         .table = table,
                         .report = report,
+                        .sign = sign,
                         .useful = flags,
                         .own = flags + n,
                         .keep = flags + 2 * n,

@@ -40,6 +40,9 @@ struct kernel_view {
     int32_t rank;
     int64_t dim[KERNEL_RANK_MAX];
     int64_t stride[KERNEL_RANK_MAX]; /* 0: broadcast along that dim */
+    /* Integers q that stand for step (q - zero), for the kernels of bytes.cu alone; step 0: numbers
+     * as they are. */
+    float step, zero;
 };
 
 /* What happens to a value before it is stored: engine/ir/ir.h's epilogue. An operand has the dims
@@ -92,6 +95,13 @@ cudaError_t kernel_dequantise(const struct kernel_call *call, const struct kerne
                               const struct kernel_view *scale, const struct kernel_view *zero,
                               const struct kernel_view *y);
 
+/* --- bytes.cu --- */
+
+/* y = epilogue(x), where x, y and operands are floats or 8-bit integers, with their steps and zero
+ * points; x may be I32, too. */
+cudaError_t kernel_bytes(const struct kernel_call *call, const struct kernel_view *x,
+                         const struct kernel_view *y, const struct kernel_epilogue *epilogue);
+
 /* --- move.cu --- */
 
 /* Copies into another order, place or number of elements; x and y have the same type. Transpose,
@@ -137,6 +147,11 @@ cudaError_t kernel_pool(const struct kernel_call *call, enum ir_pool func, float
                         bool count_include_pad, const struct kernel_window *window,
                         const struct kernel_view *x, const struct kernel_view *y,
                         const struct kernel_epilogue *epilogue);
+
+/* The maximum, or the average, of tensors as kernel_bytes takes them (bytes.cu). */
+cudaError_t kernel_bytes_pool(const struct kernel_call *call, bool average, bool count_include_pad,
+                              const struct kernel_window *window, const struct kernel_view *x,
+                              const struct kernel_view *y);
 
 /* --- depthwise.cu --- */
 

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "engine/cpu/eval.h"
+#include "engine/guard/internal.h"
 #include "tests/device/layout.h"
+#include "tests/device/ranged.h"
 
 enum { RED_ZONE = 512, POISON = 0xff, SAMPLES = 7 };
 
@@ -112,6 +114,28 @@ enum status subject_init(struct subject *s, struct ir_graph *graph, enum dtype d
     return reference ? run_reference(s, err) : STATUS_OK;
 }
 
+enum status subject_init_ranged(struct subject *s, struct ir_graph *graph, uint64_t seed,
+                                struct error *err)
+{
+    *s = (struct subject){.graph = graph, .dtype = DTYPE_F32, .seed = seed};
+    if (!graph)
+        return error_no_memory(err, "a test");
+    enum status status = ranged_inputs(graph, seed, err);
+    for (uint32_t i = 0; i < graph->n_inputs && !status; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
+        if (!(s->inputs[i] = malloc(t->bytes + 1)))
+            return error_no_memory(err, "a test");
+        fill(t, DTYPE_F32, seed + i, s->inputs[i]);
+        if (ir_scale(graph, t->range))
+            ranged_round(ir_scale(graph, t->range), &t->shape, s->inputs[i]);
+    }
+    if (!status)
+        status = run_reference(s, err);
+    for (uint32_t i = 0; i < graph->n_outputs && !status; i++)
+        status = ranged_output(graph, graph->outputs[i], s->want[i], seed, err);
+    return status;
+}
+
 void subject_deinit(struct subject *s)
 {
     for (uint32_t i = 0; s->graph && i < s->graph->n_inputs; i++)
@@ -166,29 +190,25 @@ static enum status pack_all(struct trial *trial, struct ir_graph *g, const struc
     return status;
 }
 
+/* Constants are packed, and replaced, when the node's other tensors are as the tactic wants them. */
 static enum status apply(struct trial *trial, struct ir_graph *g, const struct tactic *tactic,
                          struct error *err)
 {
     struct ir_node *node = ir_node(g, 0);
     void *packed[IR_MAX_INPUTS];
-    enum status status = pack_all(trial, g, tactic, packed, err);
-    for (uint32_t i = 0; i < node->n_inputs && !status; i++) {
-        if (node->inputs[i] == IR_NONE)
-            continue;
-        struct ir_tensor *t = ir_tensor(g, node->inputs[i]);
-        if (ir_tensor_is_constant(t))
-            status = shape_constant(g, packed[i], tactic, i, err);
-        else if (!ir_tensor_set_format(g, node->inputs[i],
-                                       tactic->in[MIN(i, tactic->n_in - 1)].format))
-            status = error_set(err, STATUS_INTERNAL, "input %u cannot have its layout", i);
-    }
-    if (status)
-        return status;
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] != IR_NONE && !ir_tensor_is_constant(ir_tensor(g, node->inputs[i])) &&
+            !ir_tensor_set_format(g, node->inputs[i], tactic->in[MIN(i, tactic->n_in - 1)].format))
+            return error_set(err, STATUS_INTERNAL, "input %u cannot have its layout", i);
     for (uint32_t i = 0; i < node->n_outputs; i++)
         if (!ir_tensor_set_format(g, node->outputs[i], tactic->out[i].format))
             return error_set(err, STATUS_INTERNAL, "output %u cannot have its layout", i);
+    enum status status = pack_all(trial, g, tactic, packed, err);
+    for (uint32_t i = 0; i < node->n_inputs && !status; i++)
+        if (node->inputs[i] != IR_NONE && ir_tensor_is_constant(ir_tensor(g, node->inputs[i])))
+            status = shape_constant(g, packed[i], tactic, i, err);
     node->tactic = tactic;
-    return ir_verify(g, err);
+    return status ? status : ir_verify(g, err);
 }
 
 /* --- on the device --- */
@@ -246,7 +266,10 @@ static enum status put_inputs(struct run *r, const struct subject *s, const stru
         void *bytes = k < g->n_inputs ? malloc(t->bytes + 1) : NULL;
         if (!bytes)
             return error_no_memory(err, "a test");
-        layout_pack(t, s->inputs[k], ir_tensor(s->graph, s->graph->inputs[k])->dtype, bytes);
+        if (t->scale == IR_NO_SCALE)
+            layout_pack(t, s->inputs[k], ir_tensor(s->graph, s->graph->inputs[k])->dtype, bytes);
+        else if (!value_store(g, t, s->inputs[k], bytes))
+            return error_no_memory(err, "a test");
         status = put(r->trial, bytes, t->bytes, &r->in[i], err);
         free(bytes);
     }
@@ -340,10 +363,11 @@ static double difference(const struct ir_tensor *y, const void *have, const void
 
 /* An output that is stored in a narrow type is compared with the reference before its last
  * rounding. */
-static enum status compare_one(struct run *r, uint32_t i, const struct ir_tensor *y,
+static enum status compare_one(struct run *r, const struct ir_graph *g, uint32_t i,
                                const struct ir_tensor *want, const void *reference, double *error,
                                struct error *err)
 {
+    const struct ir_tensor *y = ir_tensor(g, g->outputs[i]);
     enum status status = move(r->trial, COPY_TO_HOST, r->host, r->out[i], y->bytes + RED_ZONE, err);
     if (status)
         return status;
@@ -355,13 +379,19 @@ static enum status compare_one(struct run *r, uint32_t i, const struct ir_tensor
     void *have = malloc(want->bytes + 1);
     if (!have)
         return error_no_memory(err, "a test");
-    layout_unpack(y, r->host, want->dtype, have);
-    if (dtype_is_float(want->dtype))
+    const struct ir_scale *scale = ir_scale(g, y->scale);
+    if (!scale)
+        layout_unpack(y, r->host, want->dtype, have);
+    else if (!value_load(g, y, r->host, have))
+        status = error_no_memory(err, "a test");
+    if (scale)
+        *error = ranged_error(scale, y->dtype, have, reference, elements(want));
+    else if (dtype_is_float(want->dtype))
         *error = difference(want, have, reference);
     else
         *error = memcmp(have, reference, want->bytes) ? INFINITY : 0;
     free(have);
-    return STATUS_OK;
+    return status;
 }
 
 static enum status compare(struct run *r, const struct subject *s, const struct ir_graph *g,
@@ -371,8 +401,8 @@ static enum status compare(struct run *r, const struct subject *s, const struct 
     out->error = 0;
     for (uint32_t i = 0; i < r->n_out && !status; i++) {
         double error = NAN;
-        status = compare_one(r, i, ir_tensor(g, g->outputs[i]),
-                             ir_tensor(s->graph, s->graph->outputs[i]), s->want[i], &error, err);
+        status = compare_one(r, g, i, ir_tensor(s->graph, s->graph->outputs[i]), s->want[i], &error,
+                             err);
         if (!(error <= out->error))
             out->error = error;
     }

@@ -35,11 +35,15 @@ struct subject {
  * `want` is empty. */
 enum status subject_init(struct subject *subject, struct ir_graph *graph, enum dtype dtype,
                          uint64_t seed, bool reference, struct error *err);
+/* The same with ranges (ranged.h): graphs for trial_run need ranged_copy. The case's floats are
+ * FP32. */
+enum status subject_init_ranged(struct subject *subject, struct ir_graph *graph, uint64_t seed,
+                                struct error *err);
 void subject_deinit(struct subject *subject);
 
 struct outcome {
     double error; /* ||out - reference|| / ||reference||, of the worst output; infinite if a NaN is
-                   * on one side alone */
+                   * on one side alone. Of an output in 8 bits by a scale: ranged_error */
     double us;    /* of one launch, if it was asked for */
     double bytes; /* read and written at least */
 };

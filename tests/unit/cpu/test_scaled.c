@@ -13,7 +13,7 @@
 #include "base/compiler.h"
 #include "engine/backend.h"
 #include "engine/cpu/eval.h"
-#include "engine/cpu/stored.h"
+#include "engine/stored.h"
 #include "kernels/cpu/ref.h"
 #include "tests/test.h"
 #include "tests/unit/passes/parse.h"

@@ -14,6 +14,7 @@
 #include "engine/cuda/dry.h"
 #include "engine/cuda/family.h"
 #include "tests/device/cases.h"
+#include "tests/device/ranged.h"
 #include "tests/test.h"
 
 static const char *properties; /* a file with an H200's properties */
@@ -159,16 +160,33 @@ static bool prepare(const struct fixture *f, const struct ir_graph *g, const str
     return prepare_status(f, g, tactic, err) == STATUS_OK;
 }
 
-/* Counts in `tried_of_all`, by family, the candidates that were offered. */
+static struct ir_graph *make_case(const struct case_kind *kind, uint64_t seed, bool ranged)
+{
+    struct ir_graph *g = case_new(kind, seed);
+    assert_non_null(g);
+    if (!ranged)
+        return g;
+    assert_int_equal(ranged_inputs(g, seed, NULL), STATUS_OK);
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        float *zeros = calloc(ir_tensor(g, g->outputs[i])->bytes + 1, 1);
+        assert_non_null(zeros);
+        assert_int_equal(ranged_output(g, g->outputs[i], zeros, seed, NULL), STATUS_OK);
+        free(zeros);
+    }
+    return g;
+}
+
+/* Counts in `tried_of_all`, by family, the candidates that were offered. `ranged`: the tensors have
+ * ranges, by which 8 bits could hold them. */
 static void try_case(const struct fixture *f, const struct case_kind *kind, uint64_t seed,
-                     enum precision precision, uint32_t tried_of_all[CUDA_FAMILY_COUNT_])
+                     enum precision precision, bool ranged,
+                     uint32_t tried_of_all[CUDA_FAMILY_COUNT_])
 {
     struct list list = {0};
     struct error err = {0};
-    struct ir_graph *asked = case_new(kind, seed);
+    struct ir_graph *asked = make_case(kind, seed, ranged);
     uint64_t random = seed * 77 + 1;
     uint32_t tried[CUDA_FAMILY_COUNT_] = {0};
-    assert_non_null(asked);
     if (backend_cuda.candidates(f->device, asked, ir_node(asked, 0), precision, keep, &list, &err))
         fail_msg("%s: %s", kind->name, err.text);
     for (uint32_t i = 0; i < list.n; i++) {
@@ -176,7 +194,7 @@ static void try_case(const struct fixture *f, const struct case_kind *kind, uint
         assert_true(right->id >> 16 < CUDA_FAMILY_COUNT_);
         if (tried[right->id >> 16]++ >= PER_FAMILY)
             continue;
-        struct ir_graph *g = case_new(kind, seed);
+        struct ir_graph *g = make_case(kind, seed, ranged);
         shape_node(g, right);
         enum status status = prepare_status(f, g, right, &err);
         if (status && status != STATUS_FAILED_PRECONDITION)
@@ -200,8 +218,9 @@ static void every_candidate_and_damaged_ones(void **state)
     uint32_t tried[CUDA_FAMILY_COUNT_] = {0};
     for (const struct case_kind *kind = case_kinds; kind->name; kind++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-            try_case(*state, kind, seed, PRECISION_F32, tried);
-            try_case(*state, kind, seed, PRECISION_F16, tried);
+            try_case(*state, kind, seed, PRECISION_F32, false, tried);
+            try_case(*state, kind, seed, PRECISION_F16, false, tried);
+            try_case(*state, kind, seed, PRECISION_F16, true, tried);
         }
     for (uint32_t id = 1; id < CUDA_FAMILY_COUNT_; id++)
         if (tried[id] == 0 && strcmp(cuda_takings[id].library, "cuBLASLt") != 0) /* needs a GPU */

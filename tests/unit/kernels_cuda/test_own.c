@@ -12,7 +12,9 @@
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
 #include "tests/device/layout.h"
+#include "tests/device/ranged.h"
 #include "tests/device/trial.h"
+#include "tests/unit/kernels_cuda/fake_lt.h"
 #include "tests/test.h"
 
 enum { SEEDS = 5, TACTICS_MAX = 64 };
@@ -25,10 +27,16 @@ static const struct cuda_family *const families[] = {
     &cuda_family_own_map,       &cuda_family_own_move,  &cuda_family_own_pool,
     &cuda_family_own_conv,      &cuda_family_own_rows,  &cuda_family_own_attention,
     &cuda_family_own_recurrent, &cuda_family_own_image, &cuda_family_own_norm,
-    &cuda_family_own_index,     &cuda_family_own_quant,
+    &cuda_family_own_index,     &cuda_family_own_quant, &cuda_family_own_bytes,
+    &cuda_family_lt_bytes,
 };
 
 /* the module's functions that the families call */
+
+cudaError_t cudaSetDevice(int ordinal UNUSED)
+{
+    return cudaSuccess;
+}
 
 enum status cuda_error(struct error *err, cudaError_t code, const char *what)
 {
@@ -200,7 +208,7 @@ static uint32_t try_case(struct trial *trial, const struct case_kind *kind, uint
     return n;
 }
 
-/* A device, its stream, and a trial on them. */
+/* A device, its stream, and a trial on them; cuBLASLt is one that knows INT8 alone. */
 struct bench {
     int32_t flag;
     struct cuda_device device;
@@ -208,10 +216,17 @@ struct bench {
     struct trial trial;
 };
 
+static void bench_deinit(struct bench *b)
+{
+    cuda_lt_free(b->device.lt);
+}
+
 static void bench_init(struct bench *b)
 {
     *b = (struct bench){.device = {.base.backend = &emulated}};
     b->device.properties.multiProcessorCount = 132;
+    assert_int_equal(cuda_lt_new(0, &b->device.lt, NULL), STATUS_OK);
+    lt_adopt(b->device.lt, &fake_lt);
     b->stream = (struct backend_stream){.device = &b->device, .bad_index = &b->flag};
     b->trial =
         (struct trial){.device = &b->device.base, .backend = &emulated, .stream = &b->stream};
@@ -219,7 +234,7 @@ static void bench_init(struct bench *b)
 
 static void every_candidate(void **state)
 {
-    struct bench b;
+    CLEANUP(bench_deinit) struct bench b;
     bench_init(&b);
     (void)state;
     for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
@@ -231,6 +246,84 @@ static void every_candidate(void **state)
                 if (p != PRECISION_TF32)
                     n += try_case(&b.trial, kind, seed * 131, (enum precision)p);
         print_message("%-20s %u\n", kind->name, n);
+    }
+}
+
+/* --- 8 bits --- */
+
+static bool is_scaled(const struct tactic *tactic)
+{
+    bool scaled = false;
+    for (uint32_t i = 0; i < tactic->n_in + tactic->n_out; i++)
+        scaled = scaled ||
+                 (i < tactic->n_in ? tactic->in[i] : tactic->out[i - tactic->n_in]).format.scale !=
+                     IR_NO_SCALE;
+    return scaled;
+}
+
+static struct ir_graph *ranged_case(const struct case_kind *kind, uint64_t seed,
+                                    const struct subject *subject)
+{
+    struct ir_graph *graph = case_new(kind, seed);
+    assert_non_null(graph);
+    assert_int_equal(ranged_copy(subject->graph, graph, NULL), STATUS_OK);
+    return graph;
+}
+
+/* Tries all candidates that store a tensor in 8 bits; returns their number. */
+static uint32_t try_bytes(struct trial *trial, const struct case_kind *kind, uint64_t seed,
+                          enum precision precision)
+{
+    struct subject subject;
+    struct error err = {0};
+    struct list *list = calloc(1, sizeof(*list));
+    assert_non_null(list);
+    if (subject_init_ranged(&subject, case_new(kind, seed), seed, &err))
+        fail_msg("%s seed %u: %s", kind->name, (unsigned)seed, err.text);
+    struct ir_graph *asked = ranged_case(kind, seed, &subject);
+    if (candidates(trial->device, asked, ir_node(asked, 0), precision, keep, list, &err))
+        fail_msg("%s: %s", kind->name, err.text);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const struct tactic *tactic = &list->items[i];
+        struct outcome out = {0};
+        if (!is_scaled(tactic))
+            continue;
+        struct ir_graph *graph = ranged_case(kind, seed, &subject);
+        if (trial_run(trial, &subject, graph, tactic, 0, &out, &err))
+            fail_msg("%s seed %u '%s': %s", kind->name, (unsigned)seed, tactic->name, err.text);
+        double bound = bound_of(trial_type(tactic));
+        if (tactic->out[0].format.scale) /* constants in 16 bits are rounded, too */
+            bound = precision == PRECISION_F16 ? 0.1 : 0.02;
+        if (!(out.error <= bound))
+            fail_msg("%s seed %u '%s': error %g", kind->name, (unsigned)seed, tactic->name,
+                     out.error);
+        ir_graph_free(graph);
+        n++;
+    }
+    ir_graph_free(asked);
+    subject_deinit(&subject);
+    free(list);
+    return n;
+}
+
+static void every_candidate_in_bytes(void **state)
+{
+    static const char *const needed[] = {"conv-1x1",  "matmul", "pool",     "unary",
+                                         "binary",    "cast",   "quantise", "reshape",
+                                         "transpose", "concat", "slice",    "pad"};
+    CLEANUP(bench_deinit) struct bench b;
+    bench_init(&b);
+    (void)state;
+    for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
+        uint32_t n = 0;
+        if (only && strcmp(only, kind->name) != 0)
+            continue;
+        for (uint64_t seed = 1; seed <= 2 * seeds; seed++)
+            n += try_bytes(&b.trial, kind, seed * 131, seed % 2 ? PRECISION_F16 : PRECISION_F32);
+        print_message("%-20s %u in 8 bits\n", kind->name, n);
+        for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+            assert_true(n > 0 || strcmp(needed[i], kind->name) != 0);
     }
 }
 
@@ -295,7 +388,7 @@ static void every_reformat(void **state)
 {
     static const int64_t channels[] = {3, 8, 20, 64};
     static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
-    struct bench b;
+    CLEANUP(bench_deinit) struct bench b;
     bench_init(&b);
     (void)state;
     for (size_t c = 0; c < ARRAY_LEN(channels); c++)
@@ -311,7 +404,7 @@ static void every_reformat(void **state)
 static void stored_tactics_are_checked(void **state)
 {
     struct shape shape = {.rank = 4, .dim = {2, 3, 4, 5}};
-    struct bench b;
+    CLEANUP(bench_deinit) struct bench b;
     struct backend_op *op = NULL;
     struct tactic tactic;
     bench_init(&b);
@@ -340,7 +433,7 @@ static void stored_tactics_are_checked(void **state)
 /* An index out of range raises the stream's flag; the rows of the other indices are right. */
 static void gather_raises_the_flag(void **state)
 {
-    struct bench b;
+    CLEANUP(bench_deinit) struct bench b;
     struct backend_op *op = NULL;
     struct tactic tactic;
     float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[4];
@@ -375,7 +468,7 @@ static void gather_raises_the_flag(void **state)
 /* A row that names no place is left out; the others are put. */
 static void scatter_raises_the_flag(void **state)
 {
-    struct bench b;
+    CLEANUP(bench_deinit) struct bench b;
     struct backend_op *op = NULL;
     struct tactic tactic;
     float x[4] = {1, 2, 3, 4}, updates[3] = {10, 20, 30}, y[4];
@@ -414,11 +507,9 @@ int main(int argc, char **argv)
     only = argc > 1 ? argv[1] : NULL;
     seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_candidate),
-        cmocka_unit_test(every_reformat),
-        cmocka_unit_test(stored_tactics_are_checked),
-        cmocka_unit_test(gather_raises_the_flag),
-        cmocka_unit_test(scatter_raises_the_flag),
+        cmocka_unit_test(every_candidate),        cmocka_unit_test(every_candidate_in_bytes),
+        cmocka_unit_test(every_reformat),         cmocka_unit_test(stored_tactics_are_checked),
+        cmocka_unit_test(gather_raises_the_flag), cmocka_unit_test(scatter_raises_the_flag),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

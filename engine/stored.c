@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/cpu/stored.h"
+#include "engine/stored.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors of real numbers that are stored in 8 bits by scales (engine/ir/format.h), as the parts of
- * the CPU backend see them. Private to engine/cpu.
+ * Tensors of real numbers that are stored in 8 bits by scales (engine/ir/format.h), as backends see
+ * them. Private to engine/cpu and engine/cuda.
  *
  * Kernels are asked about a node by the formats that its tensors have. A candidate that would store
  * some of them in 8 bits is found by asking about a copy of the graph, in which they are stored so.
  */
-#ifndef INFERD_ENGINE_CPU_STORED_H
-#define INFERD_ENGINE_CPU_STORED_H
+#ifndef INFERD_ENGINE_STORED_H
+#define INFERD_ENGINE_STORED_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/device/ranged.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/quant/weights.h"
+#include "engine/stored.h"
+#include "tests/device/make.h"
+
+static size_t elements(const struct shape *shape)
+{
+    size_t n;
+    return shape_elements(shape, &n) ? n : 0;
+}
+
+static enum status give(struct ir_graph *g, uint32_t tensor, enum dtype dtype, float step,
+                        int32_t zero, struct error *err)
+{
+    const struct ir_scale scale = {
+        .n = 1, .dtype = dtype, .step = &step, .zero = zero ? &zero : NULL};
+    uint32_t row = ir_scale_add(g, &scale);
+    if (row == IR_NO_SCALE)
+        return error_no_memory(err, "a test");
+    ir_tensor(g, tensor)->range = row;
+    return STATUS_OK;
+}
+
+void ranged_round(const struct ir_scale *scale, const struct shape *shape, float *values)
+{
+    size_t n = elements(shape), inner = 1;
+    int32_t least = stored_least(stored_type(scale));
+    for (uint32_t d = scale->axis + 1; scale->n > 1 && d < shape->rank; d++)
+        inner *= (size_t)shape->dim[d];
+    for (size_t i = 0; i < n; i++) {
+        size_t k = scale->n > 1 ? i / inner % scale->n : 0;
+        float zero = scale->zero ? (float)scale->zero[k] : 0;
+        float q = rintf(values[i] / scale->step[k]) + zero;
+        q = fminf(fmaxf(q, (float)least), (float)least + 255);
+        values[i] = (q - zero) * scale->step[k];
+    }
+}
+
+double ranged_error(const struct ir_scale *scale, enum dtype dtype, const float *have,
+                    const float *want, size_t n)
+{
+    double worst = 0, step = (double)scale->step[0], zero = scale->zero ? scale->zero[0] : 0;
+    double low = (stored_least(dtype) - zero) * step, high = low + 255 * step;
+    for (size_t i = 0; i < n; i++) {
+        double off = fabs((double)have[i] - fmin(fmax((double)want[i], low), high)) / step - 0.5;
+        worst = isnan(off) ? INFINITY : fmax(worst, off);
+    }
+    return worst;
+}
+
+/* Half of the cases are symmetric and signed, as all kernels take them. */
+static enum status give_any(struct ir_graph *g, uint32_t tensor, float step, uint64_t seed,
+                            struct error *err)
+{
+    uint64_t random = seed;
+    bool plain = chance(&random, 50), sign = chance(&random, 50);
+    int32_t zero = (int32_t)between(&random, -20, 20);
+    if (plain)
+        return give(g, tensor, DTYPE_I8, step, 0, err);
+    return give(g, tensor, sign ? DTYPE_I8 : DTYPE_U8, step, sign ? zero : zero + 128, err);
+}
+
+static enum status round_weights(struct ir_graph *g, struct error *err)
+{
+    const struct ir_node *node = ir_node(g, 0);
+    uint32_t data = quant_product_data(g, node);
+    bool made = false;
+    if (data == IR_NONE)
+        return STATUS_OK;
+    TRY(quant_weights_range(g, 0, &made, err));
+    struct ir_tensor *w = ir_tensor(g, node->inputs[1 - data]);
+    if (made && w->dtype == DTYPE_F32) /* the case's own numbers, in its arena */
+        ranged_round(ir_scale(g, w->range), &w->shape, (float *)(uintptr_t)w->data);
+    return STATUS_OK;
+}
+
+enum status ranged_inputs(struct ir_graph *g, uint64_t seed, struct error *err)
+{
+    const struct ir_node *node = ir_node(g, 0);
+    bool same = ir_op_has(node->op, IR_TRAIT_MOVES); /* what moves has one range */
+    for (uint32_t i = 0; i < g->n_inputs; i++) {
+        if (ir_tensor(g, g->inputs[i])->dtype != DTYPE_F32)
+            continue;
+        uint32_t own = node->op == IR_OP_QUANTIZE ? ir_quant_scale(g, node) : IR_NO_SCALE;
+        const struct ir_scale *scale = ir_scale(g, own);
+        if (scale && scale->n == 1)
+            ir_tensor(g, g->inputs[i])->range = own;
+        else
+            TRY(give_any(g, g->inputs[i], 1.0F / 64, seed + (same ? 0 : i), err));
+    }
+    return round_weights(g, err);
+}
+
+enum status ranged_output(struct ir_graph *g, uint32_t output, const float *values, uint64_t seed,
+                          struct error *err)
+{
+    struct ir_tensor *y = ir_tensor(g, output);
+    float most = 0;
+    if (y->dtype != DTYPE_F32)
+        return STATUS_OK;
+    y->range = ir_range_follows(g, ir_node(g, 0));
+    const struct ir_scale *scale = ir_scale(g, y->range);
+    if (scale && scale->n == 1)
+        return STATUS_OK;
+    for (size_t i = 0; i < elements(&y->shape); i++)
+        most = isfinite(values[i]) ? fmaxf(most, fabsf(values[i])) : most;
+    return give_any(g, output, exp2f(floorf(log2f(fmaxf(most, 1e-3F) / 100))), seed + 77, err);
+}
+
+enum status ranged_copy(const struct ir_graph *from, struct ir_graph *to, struct error *err)
+{
+    for (uint32_t i = 0; i < from->n_tensors; i++) {
+        const struct ir_scale *scale = ir_scale(from, ir_tensor(from, i)->range);
+        struct ir_tensor *t = ir_tensor(to, i);
+        if (!scale)
+            continue;
+        t->range = ir_scale_add(to, scale);
+        if (t->range == IR_NO_SCALE)
+            return error_no_memory(err, "a test");
+        if (t->data)
+            memcpy((void *)(uintptr_t)t->data, ir_tensor(from, i)->data, t->bytes);
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/kernels_cuda/fake_lt.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+enum { ATTRIBUTES = 48, WORKSPACE = 1024 };
+
+/* Both are what the library's opaque structs are here. */
+struct desc {
+    cublasComputeType_t compute;
+    cudaDataType_t scale;
+    uint64_t value[ATTRIBUTES];
+};
+
+struct layout {
+    cudaDataType_t type;
+    uint64_t rows, cols;
+    int64_t ld;
+};
+
+static struct desc *desc_of(cublasLtMatmulDesc_t op)
+{
+    return (struct desc *)(void *)op;
+}
+
+static const struct layout *layout_of(cublasLtMatrixLayout_t layout)
+{
+    return (const struct layout *)(void *)layout;
+}
+
+static cublasStatus_t desc_create(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                  cudaDataType_t scale)
+{
+    struct desc *d = calloc(1, sizeof(*d));
+    if (!d)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    d->compute = compute;
+    d->scale = scale;
+    *out = (cublasLtMatmulDesc_t)(void *)d;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t desc_destroy(cublasLtMatmulDesc_t op)
+{
+    free(op);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t desc_set(cublasLtMatmulDesc_t op, cublasLtMatmulDescAttributes_t key,
+                               const void *value, size_t size)
+{
+    if ((unsigned)key >= ATTRIBUTES || size > sizeof(uint64_t))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    desc_of(op)->value[key] = 0;
+    memcpy(&desc_of(op)->value[key], value, size);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t layout_create(cublasLtMatrixLayout_t *out, cudaDataType_t type, uint64_t rows,
+                                    uint64_t cols, int64_t ld)
+{
+    struct layout *l = calloc(1, sizeof(*l));
+    if (!l)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    *l = (struct layout){type, rows, cols, ld};
+    *out = (cublasLtMatrixLayout_t)(void *)l;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t layout_destroy(cublasLtMatrixLayout_t layout)
+{
+    free(layout);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t preference_create(cublasLtMatmulPreference_t *out)
+{
+    *out = (cublasLtMatmulPreference_t)calloc(1, 8);
+    return *out ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+static cublasStatus_t preference_set(cublasLtMatmulPreference_t preference UNUSED,
+                                     cublasLtMatmulPreferenceAttributes_t key UNUSED,
+                                     const void *value UNUSED, size_t size UNUSED)
+{
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t preference_destroy(cublasLtMatmulPreference_t preference)
+{
+    free(preference);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* INT8 kernels: a transposed A and a plain B, multiples of 4; INT32 out with INT32 factors and no
+ * epilogue, or INT8 out with a vector of fp32 factors. */
+static bool is_supported(const struct desc *d, const struct layout *a, const struct layout *b,
+                         const struct layout *y)
+{
+    bool direct = y->type == CUDA_R_8I;
+    uint64_t epilogue = d->value[CUBLASLT_MATMUL_DESC_EPILOGUE];
+    uint64_t mode = d->value[CUBLASLT_MATMUL_DESC_POINTER_MODE];
+    return d->compute == CUBLAS_COMPUTE_32I && a->type == CUDA_R_8I && b->type == CUDA_R_8I &&
+           d->value[CUBLASLT_MATMUL_DESC_TRANSA] == CUBLAS_OP_T &&
+           d->value[CUBLASLT_MATMUL_DESC_TRANSB] == CUBLAS_OP_N && a->rows % 4 == 0 &&
+           a->cols % 4 == 0 && a->ld % 4 == 0 && b->ld % 4 == 0 && y->ld % 4 == 0 &&
+           a->rows == b->rows && y->rows == a->cols && y->cols == b->cols &&
+           (direct ? d->scale == CUDA_R_32F &&
+                         mode == CUBLASLT_POINTER_MODE_ALPHA_DEVICE_VECTOR_BETA_HOST
+                   : y->type == CUDA_R_32I && d->scale == CUDA_R_32I && mode == 0 && epilogue == 0);
+}
+
+static cublasStatus_t heuristic(cublasLtHandle_t handle UNUSED, cublasLtMatmulDesc_t op,
+                                cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                cublasLtMatrixLayout_t c UNUSED, cublasLtMatrixLayout_t d,
+                                cublasLtMatmulPreference_t preference UNUSED, int most,
+                                cublasLtMatmulHeuristicResult_t *results, int *n)
+{
+    *n = 0;
+    if (most < 2 || !is_supported(desc_of(op), layout_of(a), layout_of(b), layout_of(d)))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    for (int i = 0; i < 2; i++)
+        results[i] = (cublasLtMatmulHeuristicResult_t){.algo = {{1000}},
+                                                       .workspaceSize = WORKSPACE,
+                                                       .state = i ? CUBLAS_STATUS_NOT_SUPPORTED
+                                                                  : CUBLAS_STATUS_SUCCESS};
+    *n = 2;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t check(cublasLtHandle_t handle UNUSED, cublasLtMatmulDesc_t op,
+                            cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                            cublasLtMatrixLayout_t c UNUSED, cublasLtMatrixLayout_t d,
+                            const cublasLtMatmulAlgo_t *algo,
+                            cublasLtMatmulHeuristicResult_t *result)
+{
+    result->workspaceSize = WORKSPACE;
+    return algo->data[0] == 1000 &&
+                   is_supported(desc_of(op), layout_of(a), layout_of(b), layout_of(d))
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+static cublasStatus_t config(const cublasLtMatmulAlgo_t *algo UNUSED,
+                             cublasLtMatmulAlgoConfigAttributes_t key UNUSED, void *value,
+                             size_t size, size_t *written)
+{
+    memset(value, 0, size);
+    *written = size;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static void put(const struct desc *d, const struct layout *y, uint64_t row, uint64_t at,
+                int32_t sum, const void *alpha, float beta, const void *c, void *to)
+{
+    uint64_t epilogue = d->value[CUBLASLT_MATMUL_DESC_EPILOGUE];
+    if (y->type == CUDA_R_32I) {
+        ((int32_t *)to)[at] = sum;
+        return;
+    }
+    float v = ((const float *)alpha)[row] * (float)sum;
+    v += beta == 0 ? 0 : beta * (float)((const int8_t *)c)[at];
+    if (epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
+        v += ((const float *)(uintptr_t)d->value[CUBLASLT_MATMUL_DESC_BIAS_POINTER])[row];
+    if (epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
+        v = fmaxf(v, 0);
+    ((int8_t *)to)[at] = (int8_t)fminf(fmaxf(rintf(v), -128), 127);
+}
+
+static cublasStatus_t multiply(cublasLtHandle_t handle UNUSED, cublasLtMatmulDesc_t op,
+                               const void *alpha, const void *a, cublasLtMatrixLayout_t al,
+                               const void *b, cublasLtMatrixLayout_t bl, const void *beta,
+                               const void *c, cublasLtMatrixLayout_t cl UNUSED, void *to,
+                               cublasLtMatrixLayout_t yl, const cublasLtMatmulAlgo_t *algo UNUSED,
+                               void *workspace, size_t size, cudaStream_t stream UNUSED)
+{
+    const struct desc *d = desc_of(op);
+    const struct layout *am = layout_of(al), *bm = layout_of(bl), *y = layout_of(yl);
+    bool direct = y->type == CUDA_R_8I;
+    if (size < WORKSPACE || (uintptr_t)workspace % 256 || (!direct && *(const int32_t *)alpha != 1))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memset(workspace, 0xff, size);
+    for (uint64_t col = 0; col < y->cols; col++)
+        for (uint64_t row = 0; row < y->rows; row++) {
+            const int8_t *p = (const int8_t *)a + row * (uint64_t)am->ld;
+            const int8_t *q = (const int8_t *)b + col * (uint64_t)bm->ld;
+            int32_t sum = 0;
+            for (uint64_t k = 0; k < am->rows; k++)
+                sum += p[k] * q[k];
+            put(d, y, row, col * (uint64_t)y->ld + row, sum, alpha,
+                direct ? *(const float *)beta : 0, c, to);
+        }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static const char *code_name(cublasStatus_t code)
+{
+    return code == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : "failed";
+}
+
+static cublasStatus_t handle_destroy(cublasLtHandle_t handle UNUSED)
+{
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+const struct lt_api fake_lt = {
+    .cublasLtDestroy = handle_destroy,
+    .cublasLtGetStatusName = code_name,
+    .cublasLtMatmul = multiply,
+    .cublasLtMatmulDescCreate = desc_create,
+    .cublasLtMatmulDescDestroy = desc_destroy,
+    .cublasLtMatmulDescSetAttribute = desc_set,
+    .cublasLtMatrixLayoutCreate = layout_create,
+    .cublasLtMatrixLayoutDestroy = layout_destroy,
+    .cublasLtMatmulPreferenceCreate = preference_create,
+    .cublasLtMatmulPreferenceDestroy = preference_destroy,
+    .cublasLtMatmulPreferenceSetAttribute = preference_set,
+    .cublasLtMatmulAlgoGetHeuristic = heuristic,
+    .cublasLtMatmulAlgoCheck = check,
+    .cublasLtMatmulAlgoConfigGetAttribute = config,
+    .handle = (cublasLtHandle_t)8,
+    .version = 1,
+};
