@@ -262,8 +262,8 @@ static enum status offer_layouts(struct cuda_device *device, const struct ir_gra
     return STATUS_OK;
 }
 
-/* Whether bytes move like any others, since they mean the same on both sides. What PAD writes beside
- * them must be one of their numbers. */
+/* Whether bytes move like any others, since they mean the same on both sides. What PAD writes
+ * beside them must be one of their numbers. */
 static bool moves_bytes(const struct ir_graph *graph, const struct ir_node *node)
 {
     if (node->op != IR_OP_PAD)

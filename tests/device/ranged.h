@@ -18,8 +18,8 @@ enum status ranged_output(struct ir_graph *graph, uint32_t output, const float *
 enum status ranged_copy(const struct ir_graph *from, struct ir_graph *to, struct error *err);
 /* Rounds n numbers to those that the scale has. */
 void ranged_round(const struct ir_scale *scale, const struct shape *shape, float *values);
-/* How far stored numbers are from what they should be, in steps beyond the half that rounding takes;
- * numbers that the scale does not reach should be its last one. */
+/* How far stored numbers are from what they should be, in steps beyond the half that rounding
+ * takes; numbers that the scale does not reach should be its last one. */
 double ranged_error(const struct ir_scale *scale, enum dtype dtype, const float *have,
                     const float *want, size_t n);
 

@@ -190,7 +190,7 @@ static enum status pack_all(struct trial *trial, struct ir_graph *g, const struc
     return status;
 }
 
-/* Constants are packed, and replaced, when the node's other tensors are as the tactic wants them. */
+/* Constants are packed and replaced when the node's other tensors are as the tactic wants them. */
 static enum status apply(struct trial *trial, struct ir_graph *g, const struct tactic *tactic,
                          struct error *err)
 {
