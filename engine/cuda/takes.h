@@ -91,7 +91,11 @@
     F(19, LT_BYTES, lt_bytes, "cublaslt bytes", "cuBLASLt",                                        \
       OP(MATMUL) | OP(CONV),                                                                       \
       "INT8 by a scale without zero points in the weights, which are constant; 1x1, stride 1, "    \
-      "no padding, one group; multiples of 4; any epilogue")
+      "no padding, one group; multiples of 4; any epilogue")                                      \
+    F(20, DNN_BYTES, dnn_bytes, "cudnn bytes", "cuDNN",                                            \
+      OP(CONV),                                                                                    \
+      "INT8 by a scale, constant weights, two spatial dimensions, one group, multiples of 16; "    \
+      "without zero points where there is padding; sum and Relu or clip from 0 inside")
 /* clang-format on */
 
 enum cuda_family_id {
