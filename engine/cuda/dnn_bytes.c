@@ -5,8 +5,8 @@
  *
  *     convolution to INT32 -> MUL scale[c] -> ADD bias[c] -> [ADD z] -> [RELU] -> y
  *
- * whose virtual values are fp32 and count in steps of y if y is INT8, else in real numbers; a z that
- * counts otherwise is multiplied before. Only kernels that cuDNN compiles at run time take it.
+ * whose virtual values are fp32 and count in steps of y if y is INT8, else in real numbers; a z
+ * that counts otherwise is multiplied before. Only kernels that cuDNN compiles at run time take it.
  * Refused: other epilogues, UINT8, zero points of y and z, and one of x where there is padding,
  * which cuDNN fills with 0.
  *
