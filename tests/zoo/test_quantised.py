@@ -274,6 +274,12 @@ def trained(inferctl):
     """The bundled network, which learnt while it was quantised, on smooth pictures."""
     models = pathlib.Path(__file__).resolve().parents[2] / "models"
     model = onnx.load(models / "glyphs_residual_aware.onnx")
+    for node in model.graph.node:  # names become names of files
+        node.input[:] = [name.replace("/", "_") for name in node.input]
+        node.output[:] = [name.replace("/", "_") for name in node.output]
+    for held in model.graph.initializer:
+        held.name = held.name.replace("/", "_")
+    del model.graph.value_info[:]
     coarse = np.random.default_rng(3).integers(0, 256, (BATCH, 1, 8, 8))
     feeds = {"image": np.kron(coarse, np.ones((8, 8))).astype(np.float32)}
     with tempfile.TemporaryDirectory() as folder:
