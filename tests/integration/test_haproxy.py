@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Three servers behind HAProxy, by deploy/haproxy/haproxy.cfg, under load over all doors: a rolling
-restart, a host that is killed, and a slow one.
+restart, a host that is killed, and a slow one; once on ports of this machine, and once each in a
+network namespace of its own, with the very addresses of that file, where a host can also vanish.
 
     test_haproxy.py INFERD INFERCTL SOURCE_ROOT
 """
 import contextlib
 import http.client
 import json
+import os
 import pathlib
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -22,7 +25,9 @@ import harness
 import wire
 
 ROOT = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else pathlib.Path(".")
-HOSTS, PORTS = {"1": "a", "2": "b", "3": "c"}, ("8000", "8001", "8003")
+HOSTS, PORTS = "123", ("8000", "8001", "8003")
+SLOW_DEVICE = {"env": {"INFERD_FAULT_SCRIPT": "on=cpu;launch:delay=200ms"},
+               "config": {"device": "fault"}}
 X4 = b"\0\0\x80\x3f" * 4
 
 if not shutil.which("haproxy"):
@@ -41,40 +46,148 @@ def free_port():
         return s.getsockname()[1]
 
 
-class Host:
-    """A server that comes back on its ports."""
+class Loopback:
+    """Places hosts on free ports of this machine."""
 
-    def __init__(self, env=None, config=None):
-        self.ports = {port: free_port() for port in PORTS}
-        at = {port: [f"127.0.0.1:{n}"] for port, n in self.ports.items()}
+    def front(self):
+        return {port: free_port() for port in PORTS}
+
+    def place(self, i):
+        """Address, ports and the command that starts a program there."""
+        return "127.0.0.1", {port: free_port() for port in PORTS}, ()
+
+    def slow(self, i):
+        """Makes a host slow that has yet to start: with what, besides."""
+        return SLOW_DEVICE
+
+    def close(self):
+        pass
+
+
+class Namespaces:
+    """Gives each host a network namespace of its own. A bridge leads to them; HAProxy and the
+    clients are in the namespace that this program was started in."""
+    INSIDE = "INFERD_TEST_NAMESPACES"
+
+    @classmethod
+    def enter(cls):
+        """Starts this program anew where it may make namespaces. They, and the names that `ip`
+        gives them, are gone with it. Returns why that cannot be."""
+        if os.environ.get(cls.INSIDE):
+            return None
+        missing = [name for name in ("ip", "tc", "unshare", "mount") if not shutil.which(name)]
+        if missing:
+            return f"there is no {missing[0]}"
+        probe = "ip link add name br0 type bridge && ip link add name to1 type veth peer name eth0"
+        command = ["unshare", "--net", "--mount"]
+        try:
+            done = subprocess.run([*command, "sh", "-c", probe], capture_output=True, text=True,
+                                  timeout=20)
+        except OSError as error:
+            return str(error)
+        if done.returncode:
+            return "namespaces are not allowed: " + done.stderr.strip()
+        os.environ[cls.INSIDE] = "yes"
+        os.execvp(command[0], [*command, sys.executable, *sys.argv])
+
+    @staticmethod
+    def ip(*arguments, tool="ip"):
+        done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True,
+                              timeout=20)
+        if done.returncode:
+            raise AssertionError(f"{tool} {arguments}: {done.stderr}")
+
+    @classmethod
+    def settle(cls):
+        """Makes the place where the hosts will be connected."""
+        os.makedirs("/run/netns", exist_ok=True)
+        cls.ip("-t", "tmpfs", "none", "/run/netns", tool="mount")
+        cls.ip("link", "set", "lo", "up")
+
+    def __init__(self):
+        self.ip("link", "add", "name", "br0", "type", "bridge")
+        self.ip("address", "add", "10.0.0.254/24", "dev", "br0")
+        self.ip("link", "set", "br0", "up")
+        for i in HOSTS:
+            self.ip("netns", "add", f"host{i}")
+            self.ip("link", "add", "name", f"to{i}", "type", "veth", "peer", "name", "eth0",
+                    "netns", f"host{i}")
+            self.ip("link", "set", f"to{i}", "master", "br0", "up")
+            for what in (("address", "add", f"10.0.0.{i}/24", "dev", "eth0"),
+                         ("link", "set", "eth0", "up"), ("link", "set", "lo", "up")):
+                self.ip("-n", f"host{i}", *what)
+
+    def front(self):
+        return {port: int(port) for port in PORTS}
+
+    def place(self, i):
+        return (f"10.0.0.{i}", {port: int(port) for port in PORTS},
+                ("ip", "netns", "exec", f"host{i}"))
+
+    def slow(self, i):
+        """The way there, if the kernel can, else the device."""
+        slowly = f"tc qdisc add dev to{i} root netem delay 200ms"
+        return SLOW_DEVICE if subprocess.run(slowly.split(), capture_output=True).returncode else {}
+
+    def vanish(self, i):
+        """Nothing comes from there any more, not even that it is gone."""
+        self.ip("link", "set", f"to{i}", "down")
+
+    def close(self):
+        for i in HOSTS:
+            self.ip("link", "delete", f"to{i}")  # at once; the namespace goes when it is free
+            self.ip("netns", "delete", f"host{i}")
+        self.ip("link", "delete", "br0")
+
+
+class Host:
+    """A server that comes back where it was."""
+
+    def __init__(self, place, env=None, config=None):
+        self.address, self.ports, self.prefix = place
+        at = {port: [f"{self.address}:{n}"] for port, n in self.ports.items()}
         self.config = {"listen": {"http": at["8000"], "grpc": at["8001"], "framed": at["8003"]},
                        "drain_delay_ms": 2000, **(config or {})}
         self.env = env
         self.start()
 
     def start(self):
-        self.server = harness.Server({"m": harness.plan("copy")}, self.config, env=self.env)
+        self.server = harness.Server({"m": harness.plan("copy")}, self.config, env=self.env,
+                                     arguments=["--insecure"], prefix=self.prefix)
 
 
-class Farm(contextlib.AbstractContextManager):
-    def __init__(self, **third):
-        self.hosts = [Host(), Host(), Host(**third)]
+class Farm(contextlib.ExitStack):
+    def __init__(self, place, slow=None):
+        super().__init__()
+        self.place = place
+        self.callback(place.close)
+        try:
+            self.start(slow)
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, slow):
+        self.hosts = []
+        for i in HOSTS:
+            at = self.place.place(i)
+            self.hosts.append(Host(at, **(self.place.slow(i) if i == slow else {})))
+            self.callback(lambda host=self.hosts[-1]: host.server.kill())
         text = (ROOT / "deploy" / "haproxy" / "haproxy.cfg").read_text()
-        self.front = {port: free_port() for port in PORTS}
+        self.front = self.place.front()
         for port, n in self.front.items():
             text = text.replace(f"bind 127.0.0.1:{port}", f"bind 127.0.0.1:{n}")
-        for i, host in enumerate(self.hosts, 1):
+        for i, host in zip(HOSTS, self.hosts):
             for port, n in host.ports.items():
-                text = text.replace(f"10.0.0.{i}:{port} ", f"127.0.0.1:{n} ")
-                text = text.replace(f"10.0.0.{i}:{port}\n", f"127.0.0.1:{n}\n")
-            text = re.sub(rf"(127.0.0.1:(?:{host.ports['8001']}|{host.ports['8003']}) .*)port 8000",
-                          rf"\1port {host.ports['8000']}", text)
-        assert "10.0.0." not in text and "port 8000" not in text, text
-        path = harness.folder() / "haproxy.cfg"
+                text = re.sub(rf"\b10\.0\.0\.{i}:{port}\b(.*)port 8000",
+                              rf"{host.address}:{n}\1port {host.ports['8000']}", text)
+                text = re.sub(rf"\b10\.0\.0\.{i}:{port}\b", f"{host.address}:{n}", text)
+        path = pathlib.Path(tempfile.mkdtemp(dir=harness.folder())) / "haproxy.cfg"
         path.write_text(text)
-        self.log = open(harness.folder() / "haproxy.log", "wb")
-        self.proxy = subprocess.Popen(["haproxy", "-db", "-f", path], stdout=self.log,
-                                      stderr=self.log)
+        log = self.enter_context(open(path.with_suffix(".log"), "wb"))
+        self.proxy = subprocess.Popen(["haproxy", "-db", "-f", path], stdout=log, stderr=log)
+        self.callback(self.proxy.wait, 20)
+        self.callback(self.proxy.terminate)
         harness.until(lambda: self.answers("http"), 20)
 
     def answers(self, door):
@@ -87,13 +200,6 @@ class Farm(contextlib.AbstractContextManager):
             for client in state.values():
                 client.close()
         return True
-
-    def __exit__(self, *_):
-        self.proxy.terminate()
-        self.proxy.wait(20)
-        self.log.close()
-        for host in self.hosts:
-            host.server.kill()
 
 
 class Load:
@@ -167,7 +273,9 @@ class Load:
                 client.close()
 
 
-class HAProxy(unittest.TestCase):
+class Scenarios:
+    """What every way to place the hosts has to stand."""
+
     def doors(self):
         return ["http", "framed"] + (["grpc"] if triton else [])
 
@@ -190,7 +298,7 @@ class HAProxy(unittest.TestCase):
         harness.until(lambda: all(load.ok >= wanted[load] for load in loads), 60)
 
     def test_a_rolling_restart_fails_nothing(self):
-        with Farm() as farm:
+        with Farm(self.Place()) as farm:
             with self.loads(farm) as loads:
                 for host in farm.hosts:
                     host.server.stop()
@@ -205,7 +313,7 @@ class HAProxy(unittest.TestCase):
                 self.assertLessEqual(len(load.cut), 3 * len(farm.hosts), (load.door, load.cut[:5]))
 
     def test_a_killed_host_costs_what_was_in_flight_there(self):
-        with Farm() as farm:
+        with Farm(self.Place()) as farm:
             with self.loads(farm) as loads:
                 farm.hosts[1].server.process.kill()
                 self.wait(loads, 200)
@@ -213,17 +321,40 @@ class HAProxy(unittest.TestCase):
                 self.assertLessEqual(len(load.cut), 2, (load.door, load.cut))
 
     def test_a_slow_host_gets_less_and_fails_nothing(self):
-        slow = {"env": {"INFERD_FAULT_SCRIPT": "on=cpu;launch:delay=200ms"},
-                "config": {"device": "fault"}}
-        with Farm(**slow) as farm:
+        with Farm(self.Place(), slow="3") as farm:
             with self.loads(farm, each=4) as loads:
                 self.wait(loads, 40)
             answered = []
             for host in farm.hosts:
-                with wire.Client(f"127.0.0.1:{host.ports['8003']}") as c:
+                with wire.Client(f"{host.address}:{host.ports['8003']}") as c:
                     answered.append(c.counters()["requests_ok"])
             self.assertLess(answered[2], min(answered[:2]) / 2, answered)
             self.assertEqual([load.cut for load in loads], [[]] * len(loads))
+
+
+WHY_NOT = Namespaces.enter()
+
+
+class OnePlace(Scenarios, unittest.TestCase):
+    Place = Loopback
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Apart(Scenarios, unittest.TestCase):
+    Place = Namespaces
+
+    @classmethod
+    def setUpClass(cls):
+        Namespaces.settle()
+
+    def test_a_host_that_vanishes_costs_what_was_in_flight_there(self):
+        """As a machine whose power fails: its peers have to notice by themselves."""
+        with Farm(self.Place()) as farm:
+            with self.loads(farm) as loads:
+                farm.place.vanish("2")
+                self.wait(loads, 100)
+            for load in loads:
+                self.assertLessEqual(len(load.cut), 2, (load.door, load.cut))
 
 
 if __name__ == "__main__":
