@@ -223,6 +223,26 @@ static enum status check_precision(const struct config_model *model, const char 
                             "fp32, tf32, fp16 or bf16");
 }
 
+/* Each is NAME=WHAT; the builder looks closer. */
+static enum status check_sizes(const struct config_model *model, const char *section,
+                               struct report *report)
+{
+#define SIZE_KEY(number, key, option) #key,
+    static const char *const keys[] = {CONFIG_SIZES(SIZE_KEY)};
+#undef SIZE_KEY
+    for (uint32_t k = 0; k < CONFIG_SIZE_COUNT_; k++)
+        for (uint32_t i = 0; i < model->sizes[k].count; i++) {
+            char key[40];
+            const char *text = model->sizes[k].items[i], *at = strrchr(text, '=');
+            snprintf(key, sizeof(key), "%s[%" PRIu32 "]", keys[k], i);
+            if (!ends_with(model->path, ".onnx"))
+                return report_set(report, section, key, text, "nothing: that is for an .onnx");
+            if (!at || at == text || !at[1] || text[0] == '-')
+                return report_set(report, section, key, text, "NAME=WHAT");
+        }
+    return STATUS_OK;
+}
+
 /* A pipeline is described by its file alone, and its steps have settings of their own. */
 static enum status check_pipeline(const struct config_model *model, const char *section,
                                   struct report *report)
@@ -273,6 +293,7 @@ static enum status check_model(const struct config *config, uint32_t index, stru
     TRY(check_inputs(model, section, report));
     TRY(check_precision(model, section, report));
     TRY(check_pipeline(model, section, report));
+    TRY(check_sizes(model, section, report));
 
     if (model->preferred_count > CONFIG_PREFERRED_MAX) {
         snprintf(got, sizeof(got), "%" PRIu32, model->preferred_count);

@@ -123,6 +123,8 @@ static void deinit_model(struct config_model *model)
     free(model->precision);
     free(model->preferred);
     free(model->batches);
+    for (uint32_t k = 0; k < CONFIG_SIZE_COUNT_; k++)
+        config_texts_free(model->sizes[k].items, model->sizes[k].count);
 }
 
 void config_free(struct config *config)
@@ -213,6 +215,23 @@ static enum status read_inputs(const struct raw_model *raw, const char *section,
     return STATUS_OK;
 }
 
+static enum status read_sizes(const struct raw_model *raw, struct config_model *model,
+                              struct report *report)
+{
+#define SIZE_LIST(number, key, option) &raw->key,
+    const struct raw_list *const lists[] = {CONFIG_SIZES(SIZE_LIST)};
+#undef SIZE_LIST
+    for (uint32_t k = 0; k < CONFIG_SIZE_COUNT_; k++) {
+        if (!lists[k]->items_count)
+            continue;
+        model->sizes[k].items = config_texts_copy(lists[k]->items, lists[k]->items_count);
+        if (!model->sizes[k].items)
+            return error_no_memory(report->err, "the configuration");
+        model->sizes[k].count = lists[k]->items_count;
+    }
+    return STATUS_OK;
+}
+
 static enum status read_model(const struct raw_model *raw, uint32_t index,
                               struct config_model *model, struct report *report)
 {
@@ -228,6 +247,7 @@ static enum status read_model(const struct raw_model *raw, uint32_t index,
                         &model->preferred_count, report));
     TRY(field_read_list(&raw->batches, section, "batches", CONFIG_BATCH_MOST, &model->batches,
                         &model->batches_count, report));
+    TRY(read_sizes(raw, model, report));
     return read_inputs(raw, section, model, report);
 }
 

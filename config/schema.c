@@ -54,6 +54,10 @@ static const cyaml_schema_field_t model_schema_fields[] = {
     CONFIG_MODEL_FIELDS(MODEL_SCHEMA) /**/
     LIST_FIELD("preferred", raw_model, preferred, CONFIG_PREFERRED_MAX),
     LIST_FIELD("batches", raw_model, batches, CONFIG_BATCHES_MAX),
+    LIST_FIELD("dims", raw_model, dims, CONFIG_SIZES_MAX),
+    LIST_FIELD("shapes", raw_model, shapes, CONFIG_SIZES_MAX),
+    LIST_FIELD("profiles", raw_model, profiles, CONFIG_SIZES_MAX),
+    LIST_FIELD("values", raw_model, values, CONFIG_SIZES_MAX),
     CYAML_FIELD_SEQUENCE("inputs", OPTIONAL, struct raw_model, inputs, &input_schema, 0,
                          CONFIG_INPUTS_MAX),
     CYAML_FIELD_END,

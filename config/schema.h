@@ -24,6 +24,7 @@ enum {
     CONFIG_LISTEN_MAX = 16,
     CONFIG_MODELS_MAX = 1024,
     CONFIG_BATCHES_MAX = 32,
+    CONFIG_SIZES_MAX = 64, /* of one kind */
     CONFIG_PREFERRED_MAX = 8,
     CONFIG_INPUTS_MAX = 64,
     CONFIG_NUMBERS_MAX = 4096, /* of one scale or bias */
@@ -126,6 +127,10 @@ enum {
     X(rights)                                                                                      \
     X(preferred)                                                                                   \
     X(batches)                                                                                     \
+    X(dims)                                                                                        \
+    X(shapes)                                                                                      \
+    X(profiles)                                                                                    \
+    X(values)                                                                                      \
     X(inputs)                                                                                      \
     X(scale)                                                                                       \
     X(bias)                                                                                        \
@@ -158,7 +163,7 @@ struct raw_input {
 
 struct raw_model {
     CONFIG_MODEL_FIELDS(CONFIG_RAW_MEMBER)
-    struct raw_list preferred, batches;
+    struct raw_list preferred, batches, dims, shapes, profiles, values;
     struct raw_input *inputs;
     uint32_t inputs_count;
 };

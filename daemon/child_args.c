@@ -63,10 +63,32 @@ static bool inputs_fill(struct child_args *args, const struct child_build *build
     return true;
 }
 
+static uint32_t sizes_count(const struct child_build *build)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; build->sizes && k < CONFIG_SIZE_COUNT_; k++)
+        n += build->sizes[k].count;
+    return n;
+}
+
+static void sizes_fill(struct child_args *args, const struct child_build *build, uint32_t *n)
+{
+#define SIZE_OPTION(number, key, option) option,
+    static const char *const options[] = {CONFIG_SIZES(SIZE_OPTION)};
+#undef SIZE_OPTION
+    for (uint32_t k = 0; build->sizes && k < CONFIG_SIZE_COUNT_; k++)
+        for (uint32_t i = 0; i < build->sizes[k].count; i++) {
+            args->argv[(*n)++] = (char *)(uintptr_t)options[k];
+            args->argv[(*n)++] = build->sizes[k].items[i];
+        }
+}
+
 static bool argv_fill(struct child_args *args, const struct child_build *build)
 {
     uint32_t n = 0;
-    args->argv = calloc(ARGS_MAX + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*args->argv));
+    args->argv =
+        calloc(ARGS_MAX + (size_t)ARGS_OF_INPUT * build->n_inputs + 2 * (size_t)sizes_count(build),
+               sizeof(*args->argv));
     args->texts = calloc(1 + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*args->texts));
     if (!args->argv || !args->texts)
         return false;
@@ -100,6 +122,7 @@ static bool argv_fill(struct child_args *args, const struct child_build *build)
     }
     if (!inputs_fill(args, build, &n))
         return false;
+    sizes_fill(args, build, &n);
     args->argv[n] = NULL;
     return true;
 }

@@ -261,6 +261,7 @@ static enum status plan_make(struct loading *l, int model, int plan, struct erro
         .n_batches = w->config.batches_count,
         .inputs = w->config.inputs,
         .n_inputs = w->config.inputs_count,
+        .sizes = w->config.sizes,
         .precision = w->config.precision,
         .timeout_s = l->timeout_s,
         .memory_bytes = config->build_memory_bytes,

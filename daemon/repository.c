@@ -116,6 +116,11 @@ uint64_t wanted_build_digest(const struct config_model *config)
         digest = mix(digest, in->scale, in->scale_count * sizeof(*in->scale));
         digest = mix(digest, in->bias, in->bias_count * sizeof(*in->bias));
     }
+    for (uint32_t k = 0; k < CONFIG_SIZE_COUNT_; k++)
+        for (uint32_t i = 0; i < config->sizes[k].count; i++) {
+            const char *text = config->sizes[k].items[i];
+            digest = mix(digest + k + 1, text, strlen(text));
+        }
     if (config->precision)
         digest = mix(digest, config->precision, strlen(config->precision));
     return digest;
