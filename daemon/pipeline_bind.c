@@ -7,6 +7,7 @@
  * through all steps. Else shapes are whole, and a model that counts instances takes the first
  * dimension of what it is given for their number.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -595,6 +596,7 @@ static enum status pipeline_make(struct binder *b)
 {
     struct pipeline *p = b->pipeline;
     TRY(parts_find(b));
+    assert(b->parts && b->values && b->known);
     TRY(names_bind(b));
     TRY(shapes_bind(b));
     p->groups[p->n_groups++] = (struct pipeline_group){.parent = PIPELINE_NONE};

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a config.pbtxt. What is accepted keeps to the bounds that its users count on. */
+/* Any bytes as a config.pbtxt. What is accepted keeps to the bounds that its users count on; a
+ * pipeline is bound to models, and has steps that can run. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/model_file.h"
 #include "config/schema.h"
+#include "tests/unit/daemon/bound.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,6 +31,24 @@ static void tensors(const struct model_file_tensor *list, uint32_t n)
         must(list[i].name && *list[i].name && list[i].shape.rank <= SHAPE_MAX_RANK);
 }
 
+/* Before there is input: what is bound to is no part of what may fail. */
+__attribute__((constructor)) static void table_make(void)
+{
+    bound_table();
+}
+
+static void pipeline(struct model_file *file)
+{
+    struct pipeline *bound = NULL;
+    struct error err = {0};
+    must(file->n_steps <= MODEL_FILE_STEPS);
+    enum status status = pipeline_bind(bound_table(), file, &bound, &err);
+    must(status ? !bound && err.text[0] : bound != NULL);
+    if (bound)
+        bound_check(bound);
+    pipeline_free(bound);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct model_file *file = NULL;
@@ -46,6 +66,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(c->inputs_count <= CONFIG_INPUTS_MAX);
     must(!file->file || !strchr(file->file, '/'));
     must(c->default_priority <= c->priority_levels);
+    if (file->n_steps)
+        pipeline(file);
     model_file_free(file);
     return 0;
 }

@@ -439,6 +439,28 @@ class Changes(unittest.TestCase):
             self.assertEqual(wire.one(c.call(wire.STATUS).body, 8, 0), 0)  # bytes
 
 
+class Traces(unittest.TestCase):
+    def test_each_step_is_a_span_with_stages_below_its_request(self):
+        r = Repository(["copy", "twice"], line=LINE)
+        file = pathlib.Path(tempfile.mkdtemp(dir=harness.folder())) / "trace.json"
+        with r.serve({"trace_rate": 1, "trace_file": str(file)}) as s, s.client() as c:
+            reply = c.infer("line", [("x", "FP32", [3, 4], bytes(48))])
+            self.assertEqual(reply.status, wire.OK)
+        events = json.loads(file.read_text().rstrip().rstrip(",").rstrip("]").rstrip(",\n") + "]")
+        begun = [e for e in events if e.get("ph") == "b"]
+        whole = [e for e in begun if e["name"] == "request"]
+        steps = [e for e in begun if e["name"] == "step"]
+        self.assertEqual([e["args"]["model"] for e in whole], ["line"])
+        self.assertEqual({e["args"]["id"]: e["args"]["model"] for e in steps},
+                         {"step 1 'copy'": "copy", "step 2 'twice'": "twice"})
+        self.assertEqual({e["args"]["trace"] for e in steps}, {whole[0]["args"]["trace"]})
+        for e in steps:
+            stages = {o["name"] for o in begun if o["id"] == e["id"]}
+            self.assertGreaterEqual(stages, {"step", "queue", "gather", "compute", "output"})
+            self.assertEqual(e["args"]["instances"], 3)
+            self.assertGreaterEqual(e["ts"], whole[0]["ts"])
+
+
 class Configurations(unittest.TestCase):
     def test_what_does_not_fit_is_refused_with_the_reason(self):
         x, y = ("x", "FP32", 4), ("y", "FP32", 4)
