@@ -690,7 +690,37 @@ static bool sized_concat(struct ir_graph *g, uint64_t *random UNUSED, int64_t ba
     return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_AXIS, 1) && finish(g, node);
 }
 
+static bool sized_conv_3x3(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 128, 128, 28, 3, 1, 1) && add_unary(g, IR_UNARY_RELU, 0, 0);
+}
+
+static bool sized_conv_sum(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 64, 256, 56, 1, 1, 1) &&
+           add_operand(g, IR_BINARY_ADD, add_input(g, DTYPE_F32, DIMS(batch, 256, 56, 56))) &&
+           add_unary(g, IR_UNARY_RELU, 0, 0);
+}
+
+static bool sized_product(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    uint32_t in[3] = {add_input(g, DTYPE_F32, DIMS(batch, 128, 768)),
+                      add_constant(g, random, DIMS(768, 3072), 0.05),
+                      add_constant(g, random, DIMS(3072), 0.5)};
+    uint32_t node = ir_node_add(g, IR_OP_MATMUL, "product", 3, in);
+    return node != IR_NONE && finish(g, node);
+}
+
+static bool sized_product_gelu(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_product(g, random, batch) && add_unary(g, IR_UNARY_GELU, 0, 0);
+}
+
 const struct case_sized case_sizes[] = {
+    {"conv 3x3 128 @28 + relu", sized_conv_3x3, 2 * 9 * 128.0 * 128 * 28 * 28},
+    {"conv 1x1 64>256 @56 + sum", sized_conv_sum, 2 * 64.0 * 256 * 56 * 56},
+    {"product 128x768x3072", sized_product, 2 * 128.0 * 768 * 3072},
+    {"product 128x768x3072 + gelu", sized_product_gelu, 2 * 128.0 * 768 * 3072},
     {"depthwise 3x3 144 @56 + clip", sized_depthwise, 0},
     {"depthwise 3x3/2 144 @56 + clip", sized_depthwise_2, 0},
     {"max pool 3x3/2 64 @112", sized_pool, 0},

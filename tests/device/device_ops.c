@@ -6,6 +6,9 @@
  *
  *   device_ops [--device cpu|cuda[:N]] [--precision P] [--count N] [--tactics N] [--seed S]
  *              [--only KIND] [--time BATCH] [--bandwidth BYTES_PER_S] [--verbose]
+ *
+ * The precision int8 tries the tactics that store tensors in 8 bits by ranges, which the cases then
+ * have.
  */
 #include <math.h>
 #include <pthread.h>
@@ -16,6 +19,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "tests/device/ranged.h"
 #include "tests/device/trial.h"
 
 enum { TACTICS_MAX = 1024, EXIT_SKIP = 77, COMPILERS_MAX = 16, FAILURES_SHOWN = 40 };
@@ -44,14 +48,16 @@ static const struct {
     const char *name;
     double bound; /* of the relative error */
 } precisions[] = {
-    [PRECISION_F32] = {"fp32", 1e-5},
-    [PRECISION_TF32] = {"tf32", 1e-3},
-    [PRECISION_F16] = {"fp16", 2e-3},
-    [PRECISION_BF16] = {"bf16", 2e-2},
+    [PRECISION_F32] = {"fp32", 1e-5}, [PRECISION_TF32] = {"tf32", 1e-3},
+    [PRECISION_F16] = {"fp16", 2e-3}, [PRECISION_BF16] = {"bf16", 2e-2},
+    [PRECISION_I8] = {"int8", 0.1}, /* of outputs in 8 bits: in steps beyond rounding */
 };
 
-static double bound_of(enum precision precision, enum dtype dtype)
+static double bound_of(enum precision precision, const struct tactic *tactic)
 {
+    enum dtype dtype = trial_type(tactic);
+    if (tactic->out[0].format.scale != IR_NO_SCALE)
+        return precisions[PRECISION_I8].bound;
     if (dtype == DTYPE_F16)
         return precisions[PRECISION_F16].bound;
     if (dtype == DTYPE_BF16)
@@ -72,6 +78,29 @@ static enum status keep(void *user, const struct tactic *tactic, struct error *e
     *copy = *tactic;
     list->items[list->n++] = copy;
     return STATUS_OK;
+}
+
+static bool is_scaled(const struct tactic *tactic)
+{
+    bool scaled = false;
+    for (uint32_t i = 0; i < tactic->n_in + tactic->n_out; i++)
+        scaled =
+            scaled ||
+            (i < tactic->n_in ? &tactic->in[i] : &tactic->out[i - tactic->n_in])->format.scale !=
+                IR_NO_SCALE;
+    return scaled;
+}
+
+/* Leaves the tactics that store a tensor in 8 bits by a scale. */
+static void keep_scaled(struct list *list)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++)
+        if (is_scaled(list->items[i]))
+            list->items[n++] = list->items[i];
+        else
+            free(list->items[i]);
+    list->n = n;
 }
 
 static void list_free(struct list *list)
@@ -154,7 +183,7 @@ static void judge(const struct options *o, enum precision precision, const struc
         report(o, kind->name, seed, tactic, err->text);
         return;
     }
-    double bound = bound_of(precision, trial_type(tactic));
+    double bound = bound_of(precision, tactic);
     if (!(out->error <= bound)) {
         tally->failed++;
         snprintf(text, sizeof(text), "error %.3g, at most %.0e allowed", out->error, bound);
@@ -169,6 +198,62 @@ static void judge(const struct options *o, enum precision precision, const struc
 static bool lost(const struct error *err, enum status status)
 {
     return status && err->scope == ERROR_DEVICE;
+}
+
+static struct ir_graph *ranged_case(const struct case_kind *kind, uint64_t seed,
+                                    const struct subject *subject, struct error *err)
+{
+    struct ir_graph *graph = case_new(kind, seed);
+    if (graph && !ranged_copy(subject->graph, graph, err))
+        return graph;
+    ir_graph_free(graph);
+    return NULL;
+}
+
+/* The same case in 8 bits. False: the device is lost. */
+static bool try_bytes(const struct options *o, struct trial *trial, const struct case_kind *kind,
+                      uint64_t seed, struct tally *tally)
+{
+    struct list list = {0};
+    struct error err = {0};
+    struct subject subject;
+    enum precision floats = precision_floats(PRECISION_I8, trial->backend);
+    bool go_on = true;
+    enum status status = subject_init_ranged(&subject, case_new(kind, seed), seed, &err);
+    struct ir_graph *asked = status ? NULL : ranged_case(kind, seed, &subject, &err);
+    tally->cases++;
+    if (asked)
+        status = trial->backend->candidates(trial->device, asked, ir_node(asked, 0), floats, keep,
+                                            &list, &err);
+    if (!asked || status) {
+        printf("  %s seed %llu: %s\n", kind->name, (unsigned long long)seed, err.text);
+        tally->failed++;
+    }
+    keep_scaled(&list);
+    tally->without += list.n == 0;
+    thin(&list, o->tactics, seed);
+    if (asked)
+        compile_all(trial->device, asked, &list);
+    for (uint32_t i = 0; i < list.n && go_on; i++) {
+        struct outcome out = {0};
+        struct error why = {0};
+        struct ir_graph *graph = ranged_case(kind, seed, &subject, &why);
+        if (o->verbose)
+            printf("  %s seed %llu '%s'\n", kind->name, (unsigned long long)seed,
+                   list.items[i]->name);
+        fflush(stdout);
+        status = graph ? trial_run(trial, &subject, graph, list.items[i], 0, &out, &why)
+                       : STATUS_RESOURCE_EXHAUSTED;
+        judge(o, floats, kind, seed, list.items[i], status, &out, &why, tally);
+        go_on = !lost(&why, status);
+        ir_graph_free(graph);
+    }
+    if (trial->backend->compile_drop)
+        trial->backend->compile_drop(trial->device);
+    list_free(&list);
+    ir_graph_free(asked);
+    subject_deinit(&subject);
+    return go_on;
 }
 
 static bool try_case(const struct options *o, struct trial *trial, enum precision precision,
@@ -227,13 +312,15 @@ static uint32_t check_all(const struct options *o, struct trial *trial, uint32_t
     for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
         if (o->only && strcmp(o->only, kind->name) != 0)
             continue;
-        for (int p = PRECISION_F32; p <= PRECISION_BF16; p++) {
+        for (int p = PRECISION_F32; p <= PRECISION_I8; p++) {
             struct tally tally = {0};
             bool go_on = true;
             if (o->precision >= 0 && o->precision != p)
                 continue;
             for (uint32_t i = 0; i < o->count && go_on; i++)
-                go_on = try_case(o, trial, (enum precision)p, kind, o->seed + i, &tally);
+                go_on = p == PRECISION_I8
+                            ? try_bytes(o, trial, kind, o->seed + i, &tally)
+                            : try_case(o, trial, (enum precision)p, kind, o->seed + i, &tally);
             printf("%-16s %-5s %6u %8u %8u %8u %7u  %.3f %s\n", kind->name, precisions[p].name,
                    tally.cases, tally.tactics, tally.refused, tally.without, tally.failed,
                    tally.worst, tally.worst_name);
@@ -251,13 +338,25 @@ static uint32_t check_all(const struct options *o, struct trial *trial, uint32_t
 
 /* --- times --- */
 
-static struct ir_graph *sized_new(const struct case_sized *kind, int64_t batch)
+static enum status sized_ranges(struct ir_graph *g)
+{
+    enum status status = ranged_inputs(g, 0, NULL);
+    const struct ir_tensor *y = ir_tensor(g, g->outputs[0]);
+    float *zeros = calloc(1, y->bytes + 1);
+    if (!status && zeros)
+        status = ranged_output(g, g->outputs[0], zeros, 0, NULL);
+    free(zeros);
+    return zeros ? status : STATUS_RESOURCE_EXHAUSTED;
+}
+
+static struct ir_graph *sized_new(const struct case_sized *kind, int64_t batch, bool ranged)
 {
     uint64_t random = 7;
     struct ir_graph *g = ir_graph_new();
     if (g && kind->make(g, &random, batch)) {
         case_outputs(g);
-        return g;
+        if (!ranged || !sized_ranges(g))
+            return g;
     }
     ir_graph_free(g);
     return NULL;
@@ -268,20 +367,24 @@ static uint32_t time_case(const struct options *o, struct trial *trial,
 {
     struct list list = {0};
     struct error err = {0};
-    struct ir_graph *asked = sized_new(kind, o->time_batch);
+    bool ranged = precision == PRECISION_I8;
+    struct ir_graph *asked = sized_new(kind, o->time_batch, ranged);
     struct subject subject;
+    enum precision floats = precision_floats(precision, trial->backend);
     double best = INFINITY, floor_us = 0;
     const char *name = "none";
-    if (!asked || trial->backend->candidates(trial->device, asked, ir_node(asked, 0), precision,
-                                             keep, &list, &err))
+    if (!asked || trial->backend->candidates(trial->device, asked, ir_node(asked, 0), floats, keep,
+                                             &list, &err))
         printf("%s: %s\n", kind->name, err.text);
+    if (ranged)
+        keep_scaled(&list);
     if (asked)
         compile_all(trial->device, asked, &list);
     enum status made =
-        subject_init(&subject, sized_new(kind, o->time_batch), DTYPE_F32, 1, false, &err);
+        subject_init(&subject, sized_new(kind, o->time_batch, ranged), DTYPE_F32, 1, false, &err);
     for (uint32_t i = 0; i < list.n && !made; i++) {
         struct outcome out;
-        struct ir_graph *graph = sized_new(kind, o->time_batch);
+        struct ir_graph *graph = sized_new(kind, o->time_batch, ranged);
         enum status status = trial_run(trial, &subject, graph, list.items[i], 20, &out, &err);
         ir_graph_free(graph);
         if (status) {
@@ -324,15 +427,16 @@ static uint32_t time_all(const struct options *o, struct trial *trial)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: device_ops [--device cpu|cuda[:N]] [--precision fp32|tf32|fp16|bf16] "
-                    "[--count N] [--tactics N] [--seed S] [--only KIND] [--time BATCH] "
+    fprintf(stderr, "usage: device_ops [--device cpu|cuda[:N]] [--precision "
+                    "fp32|tf32|fp16|bf16|int8] [--count N] [--tactics N] [--seed S] [--only KIND] "
+                    "[--time BATCH] "
                     "[--bandwidth BYTES_PER_S] [--verbose]\n");
     return 2;
 }
 
 static bool parse_precision(const char *name, int *out)
 {
-    for (int p = PRECISION_F32; p <= PRECISION_BF16; p++)
+    for (int p = PRECISION_F32; p <= PRECISION_I8; p++)
         if (!strcmp(precisions[p].name, name)) {
             *out = p;
             return true;

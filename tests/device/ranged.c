@@ -58,7 +58,7 @@ static enum status give_any(struct ir_graph *g, uint32_t tensor, float step, uin
                             struct error *err)
 {
     uint64_t random = seed;
-    bool plain = chance(&random, 50), sign = chance(&random, 50);
+    bool plain = chance(&random, 50) || seed == 0, sign = chance(&random, 50);
     int32_t zero = (int32_t)between(&random, -20, 20);
     if (plain)
         return give(g, tensor, DTYPE_I8, step, 0, err);
@@ -91,7 +91,7 @@ enum status ranged_inputs(struct ir_graph *g, uint64_t seed, struct error *err)
         if (scale && scale->n == 1)
             ir_tensor(g, g->inputs[i])->range = own;
         else
-            TRY(give_any(g, g->inputs[i], 1.0F / 64, seed + (same ? 0 : i), err));
+            TRY(give_any(g, g->inputs[i], 1.0F / 64, seed && !same ? seed + i : seed, err));
     }
     return round_weights(g, err);
 }
@@ -109,7 +109,8 @@ enum status ranged_output(struct ir_graph *g, uint32_t output, const float *valu
         return STATUS_OK;
     for (size_t i = 0; i < elements(&y->shape); i++)
         most = isfinite(values[i]) ? fmaxf(most, fabsf(values[i])) : most;
-    return give_any(g, output, exp2f(floorf(log2f(fmaxf(most, 1e-3F) / 100))), seed + 77, err);
+    return give_any(g, output, exp2f(floorf(log2f(fmaxf(most, 1e-3F) / 100))), seed ? seed + 77 : 0,
+                    err);
 }
 
 enum status ranged_copy(const struct ir_graph *from, struct ir_graph *to, struct error *err)

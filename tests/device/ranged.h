@@ -9,7 +9,8 @@
 
 #include "engine/ir/ir.h"
 
-/* Gives ranges to the inputs and weights of node 0, and rounds the weights to theirs. */
+/* Gives ranges to the inputs and weights of node 0, and rounds the weights to theirs. With seed 0
+ * all ranges are symmetric ones of INT8, here and below. */
 enum status ranged_inputs(struct ir_graph *graph, uint64_t seed, struct error *err);
 /* Gives a range to an output of which these are the values, unless it follows from the inputs. */
 enum status ranged_output(struct ir_graph *graph, uint32_t output, const float *values,

@@ -11,6 +11,7 @@
 
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
+#include "engine/guard/internal.h"
 #include "tests/device/layout.h"
 #include "tests/device/ranged.h"
 #include "tests/device/trial.h"
@@ -400,6 +401,93 @@ static void every_reformat(void **state)
             }
 }
 
+/* Fills numbers that every format here holds. */
+static void fill_whole(float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        values[i] = (float)((int)(i * 37 % 64) - 20) / 2;
+}
+
+static struct ir_graph *reformat_bytes_new(const struct shape *shape, struct ir_format from,
+                                           struct ir_format to)
+{
+    const float step[2] = {0.5F, 0.25F};
+    const int32_t zero = 40;
+    struct ir_graph *graph = ir_graph_new();
+    assert_non_null(graph);
+    const struct ir_scale rows[2] = {
+        {.n = 1, .dtype = DTYPE_U8, .step = &step[0], .zero = &zero},
+        {.n = 1, .dtype = DTYPE_I8, .step = &step[1]},
+    };
+    assert_int_equal(ir_scale_add(graph, &rows[0]), 1);
+    assert_int_equal(ir_scale_add(graph, &rows[1]), 2);
+    uint32_t x = ir_tensor_add(graph, "x", DTYPE_F32, shape);
+    uint32_t node = ir_node_add(graph, IR_OP_REFORMAT, "reformat", 1, &x);
+    uint32_t y = ir_node_output_add(graph, node, "y", DTYPE_F32, shape);
+    assert_true(ir_tensor_set_format(graph, x, from) && ir_tensor_set_format(graph, y, to));
+    return graph;
+}
+
+static void reformat_bytes_check(struct bench *b, const struct shape *shape, struct ir_format from,
+                                 struct ir_format to)
+{
+    struct ir_graph *graph = reformat_bytes_new(shape, from, to);
+    const struct ir_tensor *x = ir_tensor(graph, 0), *y = ir_tensor(graph, 1);
+    struct list *list = calloc(1, sizeof(*list));
+    struct backend_op *op = NULL;
+    struct error err = {0};
+    size_t n = 0;
+    assert_true(list && shape_elements(shape, &n));
+    float *plain = calloc(n, sizeof(float)), *got = calloc(n, sizeof(float));
+    void *in = NULL, *out = NULL;
+    assert_int_equal(posix_memalign(&in, 16, x->bytes), 0);
+    assert_int_equal(posix_memalign(&out, 16, y->bytes), 0);
+    fill_whole(plain, n);
+    assert_true(value_store(graph, x, plain, in));
+    assert_int_equal(
+        candidates(&b->device.base, graph, ir_node(graph, 0), PRECISION_F16, keep, list, &err),
+        STATUS_OK);
+    const struct tactic *tactic = NULL; /* others offer what would not be asked for */
+    for (uint32_t i = 0; i < list->n; i++)
+        if (list->items[i].id >> 16 == CUDA_FAMILY_OWN_BYTES)
+            tactic = &list->items[i];
+    assert_non_null(tactic);
+    assert_int_equal(op_prepare(&b->stream, graph, ir_node(graph, 0), tactic, &op, &err),
+                     STATUS_OK);
+    assert_int_equal(op_launch(op, &b->stream, &in, &out, NULL, &err), STATUS_OK);
+    op_free(op);
+    assert_true(value_load(graph, y, out, got));
+    if (memcmp(plain, got, n * sizeof(float)) != 0)
+        fail_msg("%s: other numbers", tactic->name);
+    free(plain);
+    free(got);
+    free(in);
+    free(out);
+    free(list);
+    ir_graph_free(graph);
+}
+
+static void every_reformat_of_bytes(void **state)
+{
+    static const struct ir_format formats[] = {
+        {IR_LAYOUT_PLAIN, DTYPE_F32, 0},        {IR_LAYOUT_CHANNELS_LAST, DTYPE_F16, 0},
+        {IR_LAYOUT_PLAIN, DTYPE_BF16, 0},       {IR_LAYOUT_PLAIN, DTYPE_U8, 1},
+        {IR_LAYOUT_CHANNELS_LAST, DTYPE_U8, 1}, {IR_LAYOUT_PLAIN, DTYPE_I8, 2},
+        {IR_LAYOUT_CHANNELS_LAST, DTYPE_I8, 2},
+    };
+    static const int64_t channels[] = {3, 16, 64};
+    const size_t n = ARRAY_LEN(formats);
+    CLEANUP(bench_deinit) struct bench b;
+    bench_init(&b);
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(channels) * n * n; i++) {
+        struct shape shape = {.rank = 4, .dim = {2, channels[i / n / n], 8, 9}};
+        struct ir_format from = formats[i / n % n], to = formats[i % n];
+        if (from.scale || to.scale)
+            reformat_bytes_check(&b, &shape, from, to);
+    }
+}
+
 /* Tactics that a damaged plan may ask for. */
 static void stored_tactics_are_checked(void **state)
 {
@@ -507,9 +595,13 @@ int main(int argc, char **argv)
     only = argc > 1 ? argv[1] : NULL;
     seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_candidate),        cmocka_unit_test(every_candidate_in_bytes),
-        cmocka_unit_test(every_reformat),         cmocka_unit_test(stored_tactics_are_checked),
-        cmocka_unit_test(gather_raises_the_flag), cmocka_unit_test(scatter_raises_the_flag),
+        cmocka_unit_test(every_candidate),
+        cmocka_unit_test(every_candidate_in_bytes),
+        cmocka_unit_test(every_reformat),
+        cmocka_unit_test(every_reformat_of_bytes),
+        cmocka_unit_test(stored_tactics_are_checked),
+        cmocka_unit_test(gather_raises_the_flag),
+        cmocka_unit_test(scatter_raises_the_flag),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
