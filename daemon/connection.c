@@ -286,6 +286,15 @@ static void message_mark(struct connection *c)
         c->message_ns = c->loop->now_ns;
 }
 
+/* Large messages come in pieces, each of which would wake the loop: sleeping and waking up take
+ * longer, on both sides, than the next piece. Where pieces come slowly the loop sleeps. */
+static void look_for_more(struct loop *loop)
+{
+    if (loop->now_ns - loop->poured_ns < LOOP_POUR_NS)
+        loop->look_ns = loop->now_ns + LOOP_LOOK_NS;
+    loop->poured_ns = loop->now_ns;
+}
+
 static enum got read_once(struct connection *c)
 {
     struct loop *loop = c->loop;
@@ -313,6 +322,8 @@ static enum got read_once(struct connection *c)
     }
     counter_add(&loop->counters, COUNTER_BYTES_IN, (uint64_t)n);
     loop->now_ns = clock_now_ns();
+    if (n >= LOOP_POUR)
+        look_for_more(loop);
     c->active_ms = uv_now(&loop->uv);
     if (loop->shared->traces)
         message_mark(c);

@@ -220,7 +220,7 @@ static void on_turn_end(uv_check_t *check)
 {
     struct loop *loop = check->data;
     loop_turn(loop);
-    bool again = loop->results || loop->fresh || loop->busy;
+    bool again = loop->results || loop->fresh || loop->busy || clock_now_ns() < loop->look_ns;
     if (again && !loop->stopping)
         uv_idle_start(&loop->again, on_again);
     else

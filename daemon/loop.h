@@ -41,6 +41,9 @@ enum {
     LOOP_IDS = 4096,            /* buckets of requests in flight, by id */
     LOOP_TURN_NS = 4000000,
     LOOP_SLICE_NS = 1000000,
+    LOOP_POUR = 16 * 1024, /* bytes read at once that are much */
+    LOOP_POUR_NS = 50000,  /* so soon after the last ones they are a part of something large, */
+    LOOP_LOOK_NS = 25000,  /* and the next ones are looked for so long */
     LOOP_MEMORY_WAIT_MS = 100,
 };
 
@@ -80,6 +83,8 @@ struct loop {
     uv_loop_t uv;
     uv_async_t wake;
     uv_check_t turn_end;
+    uint64_t poured_ns; /* when much was read at once last */
+    uint64_t look_ns;   /* until then the poll does not block */
     uv_idle_t again; /* active while something waits for the next turn: the poll does not block */
     uv_timer_t tick;
     uv_thread_t thread;
