@@ -26,6 +26,11 @@ enum status bind_refuse(const struct binding *b, const struct pbtxt_field *field
 
 /* --- scalars --- */
 
+static bool is_kind(const struct binding *b, const struct pbtxt_field *field, enum pbtxt_kind kind)
+{
+    return field->kind == kind || (b->quoted && field->kind == PBTXT_STRING);
+}
+
 static bool number_parse(const char *text, int64_t *out)
 {
     char *end;
@@ -38,7 +43,7 @@ static enum status number_take(const struct binding *b, const struct pbtxt_field
                                const struct bind_row *row, void *at)
 {
     int64_t n;
-    if (field->kind != PBTXT_NUMBER || !number_parse(field->spelling, &n) || n < row->least ||
+    if (!is_kind(b, field, PBTXT_NUMBER) || !number_parse(field->spelling, &n) || n < row->least ||
         n > row->most)
         return bind_refuse(b, field, "a whole number from %" PRId64 " to %" PRId64, row->least,
                            row->most);
@@ -51,7 +56,7 @@ static enum status bool_take(const struct binding *b, const struct pbtxt_field *
 {
     static const char *const yes[] = {"true", "True", "t", "1"}, *const no[] = {"false", "False",
                                                                                 "f", "0"};
-    bool scalar = field->kind == PBTXT_WORD || field->kind == PBTXT_NUMBER;
+    bool scalar = is_kind(b, field, PBTXT_WORD) || field->kind == PBTXT_NUMBER;
     for (size_t i = 0; scalar && i < ARRAY_LEN(yes); i++) {
         bool is = strcmp(field->spelling, yes[i]) == 0;
         if (is || strcmp(field->spelling, no[i]) == 0) {
@@ -81,8 +86,9 @@ static enum status word_take(const struct binding *b, const struct pbtxt_field *
     bool numeric = field->kind == PBTXT_NUMBER && number_parse(field->spelling, &number);
     for (int i = 0; row->words[i]; i++) {
         names_add(&names, row->words[i]);
-        if (numeric ? number == i
-                    : field->kind == PBTXT_WORD && strcmp(field->spelling, row->words[i]) == 0) {
+        if (numeric
+                ? number == i
+                : is_kind(b, field, PBTXT_WORD) && strcmp(field->spelling, row->words[i]) == 0) {
             memcpy(at, &i, sizeof(i));
             return STATUS_OK;
         }

@@ -50,6 +50,7 @@ struct binding {
     struct arena *arena;
     const struct log_sink *log; /* gets the warnings */
     struct error *err;
+    bool quoted; /* words and numbers may stand in quotes */
 };
 
 /* Fills `target`, which is zero, or has the defaults. */

@@ -63,7 +63,7 @@ static bool is_one_of(const char *text, const char *const *list)
 static enum status kind_check(const struct making *m, const char *folder)
 {
     static const char *const platforms[] = {
-        "onnxruntime_onnx", "tensorrt_plan", "inferd", "ensemble", "", NULL};
+        "onnxruntime_onnx", "tensorrt_plan", "inferd", "inferd_plan", "ensemble", "", NULL};
     static const char *const backends[] = {"onnxruntime", "tensorrt", "inferd", "", NULL};
     const struct written_model *w = m->written;
     if (w->name && *w->name && strcmp(w->name, folder) != 0)
@@ -568,9 +568,18 @@ static enum status file_make(const struct making *m, const char *folder)
     return warmups_make(m);
 }
 
-enum status model_file_parse(const char *name, const void *data, size_t size, const char *folder,
-                             const struct log_sink *log, struct model_file **out, struct error *err)
+/* A file's text. */
+struct model_file_text {
+    const void *data;
+    size_t size;
+    bool quoted;
+};
+
+static enum status parse(const char *name, const struct model_file_text *text, const char *folder,
+                         const struct log_sink *log, struct model_file **out, struct error *err)
 {
+    const void *data = text->data;
+    size_t size = text->size;
     CLEANUP(arena_cleanup) struct arena *arena = arena_new(ARENA_BYTES);
     struct model_file *file = arena ? arena_alloc(arena, sizeof(*file)) : NULL;
     struct written_model *written = file ? arena_alloc(arena, sizeof(*written)) : NULL;
@@ -579,7 +588,8 @@ enum status model_file_parse(const char *name, const void *data, size_t size, co
     if (size > MODEL_FILE_MAX)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected at most %d bytes, got %zu",
                          name, MODEL_FILE_MAX, size);
-    const struct binding binding = {.name = name, .arena = arena, .log = log, .err = err};
+    const struct binding binding = {
+        .name = name, .arena = arena, .log = log, .err = err, .quoted = text->quoted};
     const struct making making = {binding, arena, file, written, log, err};
     struct pbtxt_field *root;
     TRY(pbtxt_parse(name, data, size, arena, &root, err));
@@ -589,6 +599,21 @@ enum status model_file_parse(const char *name, const void *data, size_t size, co
     file->arena = STEAL(arena);
     *out = file;
     return STATUS_OK;
+}
+
+enum status model_file_parse(const char *name, const void *data, size_t size, const char *folder,
+                             const struct log_sink *log, struct model_file **out, struct error *err)
+{
+    const struct model_file_text text = {data, size, false};
+    return parse(name, &text, folder, log, out, err);
+}
+
+enum status model_file_parse_quoted(const char *name, const void *data, size_t size,
+                                    const char *folder, const struct log_sink *log,
+                                    struct model_file **out, struct error *err)
+{
+    const struct model_file_text text = {data, size, true};
+    return parse(name, &text, folder, log, out, err);
 }
 
 struct model_file *model_file_ref(struct model_file *file)

@@ -86,6 +86,10 @@ struct model_file {
 enum status model_file_parse(const char *name, const void *data, size_t size, const char *folder,
                              const struct log_sink *log, struct model_file **out,
                              struct error *err);
+/* The same of a text in which words and numbers may stand in quotes, because it was JSON. */
+enum status model_file_parse_quoted(const char *name, const void *data, size_t size,
+                                    const char *folder, const struct log_sink *log,
+                                    struct model_file **out, struct error *err);
 struct model_file *model_file_ref(struct model_file *file);
 void model_file_free(struct model_file *file); /* gives a reference back; NULL is fine */
 void model_file_cleanup(struct model_file **at);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "config/model_file.h"
 #include "daemon/answer.h"
 #include "daemon/exchange.h"
 
@@ -20,7 +21,8 @@ static void order_cleanup(struct answer_order **order)
 }
 
 /* A load's parameters: `config` is taken, and files in a request are refused by name, because a
- * model would be served that is not in the repository. */
+ * model would be served that is not in the repository. A configuration has a limit, as its file
+ * has. */
 static enum status config_find(const struct request *request, const char **out, struct error *err)
 {
     CLEANUP(cleanup_free) char *config = NULL;
@@ -29,6 +31,9 @@ static enum status config_find(const struct request *request, const char **out, 
         bool is_config = message_text_equal(s->key, message_text_of("config"));
         if (message_text_equal(s->key, message_text_of("unload_dependents")))
             continue;
+        if (is_config && s->text.len > MODEL_FILE_MAX)
+            return error_set(err, STATUS_INVALID_ARGUMENT, "parameter 'config': at most %d bytes",
+                             MODEL_FILE_MAX);
         if (!is_config || s->kind != REQUEST_SETTING_TEXT || config)
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "parameter '%.*s': expected `config` once, a text; models come from "

@@ -49,6 +49,7 @@ struct models_order {
     bool unload;
     bool dependents; /* unload the models that this one is made of, too */
     char name[MESSAGE_MAX_NAME + 1];
+    const char *instead; /* a load's configuration in place of config.pbtxt; NULL: none */
     void (*done)(struct models_order *order, const struct error *err);
 };
 

@@ -224,6 +224,7 @@ struct scan {
     const char *path; /* the repository's */
     const struct log_sink *log;
     struct wanted_list *list;
+    const char *instead; /* of config.pbtxt; NULL: nothing */
 };
 
 /* One model of it. */
@@ -355,12 +356,32 @@ static enum status version_see(void *user, int parent UNUSED, const char *name, 
 
 /* --- config.pbtxt --- */
 
+/* What came with a load takes the file's place. */
+static void settings_instead(struct model_scan *m)
+{
+    const char *text = m->scan->instead;
+    size_t size = strlen(text);
+    m->file_digest = XXH3_64bits(text, size) | 1;
+    if (model_file_parse_quoted("config", text, size, m->name, m->scan->log, &m->settings, &m->why))
+        return;
+    if (file_keep(m->scan->list, m->settings)) {
+        m->why = (struct error){0};
+    } else {
+        m->settings = NULL;
+        error_no_memory(&m->why, "config");
+    }
+}
+
 /* Reads the file if there is one; m->why says why it cannot be used. */
 static void settings_read(struct model_scan *m)
 {
     char below[MESSAGE_MAX_NAME + 32], name[4096];
     struct stat st;
     int fd;
+    if (m->scan->instead) {
+        settings_instead(m);
+        return;
+    }
     snprintf(below, sizeof(below), "%s/" REPOSITORY_MODEL_FILE, m->name);
     snprintf(name, sizeof(name), "%s/%s", m->scan->path, below);
     enum status status = file_open_beneath(m->scan->root, below, &fd, &m->why);
@@ -447,13 +468,14 @@ static enum status model_see(void *user, int parent, const char *name, struct er
 }
 
 /* Lists all models, or the one of this name. */
-static enum status repository_scan(const char *path, const char *only, const struct log_sink *log,
-                                   struct wanted_list *list, struct error *err)
+static enum status repository_scan(const char *path, const char *only, const char *instead,
+                                   const struct log_sink *log, struct wanted_list *list,
+                                   struct error *err)
 {
     CLEANUP(cleanup_close) int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return error_errno(err, errno, "repository %s", path);
-    struct scan scan = {root, path, log, list};
+    struct scan scan = {root, path, log, list, instead};
     struct stat st;
     if (only)
         return message_name_ok(message_text_of(only)) &&
@@ -486,7 +508,7 @@ enum status repository_list(const struct config *config, const struct log_sink *
     for (uint32_t i = 0; i < config->models_count; i++)
         TRY(configured_add(&config->models[i], log, &list, err));
     if (config->repository)
-        TRY(repository_scan(config->repository, NULL, log, &list, err));
+        TRY(repository_scan(config->repository, NULL, NULL, log, &list, err));
     TRY(duplicates_check(&list, err));
     *out = list;
     list = (struct wanted_list){0};
@@ -494,12 +516,12 @@ enum status repository_list(const struct config *config, const struct log_sink *
 }
 
 enum status repository_list_model(const struct config *config, const char *model,
-                                  const struct log_sink *log, struct wanted_list *out,
-                                  struct error *err)
+                                  const char *instead, const struct log_sink *log,
+                                  struct wanted_list *out, struct error *err)
 {
     CLEANUP(repository_list_deinit) struct wanted_list list = {0};
     if (config->repository)
-        TRY(repository_scan(config->repository, model, log, &list, err));
+        TRY(repository_scan(config->repository, model, instead, log, &list, err));
     *out = list;
     list = (struct wanted_list){0};
     return STATUS_OK;

@@ -43,10 +43,11 @@ struct wanted_list {
 enum status repository_list(const struct config *config, const struct log_sink *log,
                             struct wanted_list *out, struct error *err);
 void repository_list_deinit(struct wanted_list *list);
-/* Lists the versions of one model of the repository; none: it is not there. */
+/* Lists the versions of one model of the repository; none: it is not there. `instead` takes the
+ * place of its config.pbtxt (model_file_parse_quoted), unless it is NULL. */
 enum status repository_list_model(const struct config *config, const char *model,
-                                  const struct log_sink *log, struct wanted_list *out,
-                                  struct error *err);
+                                  const char *instead, const struct log_sink *log,
+                                  struct wanted_list *out, struct error *err);
 
 /* A digest of what a plan is built with beside its batch sizes; 0: nothing special. */
 uint64_t wanted_build_digest(const struct config_model *config);

@@ -7,6 +7,7 @@
 
 #include "config/model_file.h"
 #include "config/schema.h"
+#include "http/config_text.h"
 #include "tests/unit/daemon/bound.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -49,14 +50,11 @@ static void pipeline(struct model_file *file)
     pipeline_free(bound);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void file_check(enum status status, struct model_file *file, const struct error *err)
 {
-    struct model_file *file = NULL;
-    struct error err = {0};
-    enum status status = model_file_parse("fuzz", data, size, "m", NULL, &file, &err);
     if (status) {
-        must(!file && err.status == status && err.text[0]);
-        return 0;
+        must(!file && err->status == status && err->text[0]);
+        return;
     }
     const struct config_model *c = &file->config;
     rising(c->preferred, c->preferred_count, CONFIG_PREFERRED_MAX);
@@ -69,5 +67,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (file->n_steps)
         pipeline(file);
     model_file_free(file);
+}
+
+/* As a load brings it: JSON, which becomes such a text. */
+static void json_take(struct message_text json)
+{
+    struct model_file *file = NULL;
+    struct error err = {0};
+    struct text text;
+    text_init(&text, MODEL_FILE_MAX);
+    enum status status = config_text_of_json(json, &text, &err);
+    if (!status)
+        status = model_file_parse_quoted("fuzz", text.data, text.len, "m", NULL, &file, &err);
+    file_check(status, file, &err);
+    text_deinit(&text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct model_file *file = NULL;
+    struct error err = {0};
+    enum status status = model_file_parse("fuzz", data, size, "m", NULL, &file, &err);
+    file_check(status, file, &err);
+    json_take((struct message_text){(const char *)data, size});
     return 0;
 }

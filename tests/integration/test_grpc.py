@@ -487,6 +487,16 @@ class Lifecycle(unittest.TestCase):
                 client.load_model("copy")
                 self.assertTrue(client.is_model_ready("copy"))
                 client.infer("copy", [tensor("x", SMALL)])
+                client.load_model("pair", config='{"max_batch_size": 4, "dynamic_batching": '
+                                  '{"max_queue_delay_microseconds": "900"}}')
+                told = client.get_model_config("pair").config
+                self.assertEqual((told.max_batch_size,
+                                  told.dynamic_batching.max_queue_delay_microseconds), (4, 900))
+                for more in ({"config": "{"}, {"config": '{"max_batch_size": []}', "files": {
+                        "file:1/model.onnx": b"onnx"}}):
+                    with self.assertRaises(triton.InferenceServerException):
+                        client.load_model("pair", **more)
+                self.assertEqual(client.get_model_config("pair").config.max_batch_size, 4)
                 with self.assertRaises(triton.InferenceServerException) as caught:
                     client.load_model("nothing")
                 self.assertIn("nothing", caught.exception.message())

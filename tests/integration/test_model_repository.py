@@ -6,6 +6,7 @@
 """
 import contextlib
 import http.client
+import json
 import os
 import pathlib
 import re
@@ -349,6 +350,66 @@ class Explicit(unittest.TestCase):
                 for name in ("nothing", "..", "%2e%2e", "later%2f1"):
                     self.assertIn(self.ask(s, f"/v2/repository/models/{name}/load")[0], (400, 404))
                 self.order(s, "unload", "nothing", 404)
+
+    def test_a_load_may_bring_a_configuration(self):
+        r = Repository()
+        r.put("a", "1", harness.plan("copy"))
+        r.put("a", "2", harness.plan("twice"))
+        r.write("a", "max_batch_size: 8")
+        config = dict(ADMIN, repository_mode="explicit", repository_load=["a"])
+        with harness.Server([r.path], config, arguments=["--http", "127.0.0.1:0"]) as s, \
+                s.client() as c:
+            def load(config, code=200, **more):
+                body = {"parameters": dict({"config": config}, **more)}
+                got, text = self.ask(s, "/v2/repository/models/a/load",
+                                     json.dumps(body).encode())
+                self.assertEqual(got, code, text)
+                return text
+
+            def told():
+                connection = http.client.HTTPConnection(
+                    re.search(r"(?m)^ready (\S+) \(http\)$", s.log())[1], timeout=60)
+                with contextlib.closing(connection):
+                    connection.request("GET", "/v2/models/a/config")
+                    return json.loads(connection.getresponse().read())
+
+            self.assertEqual((infer(c, "a"), told()["max_batch_size"]), ("twice", 8))
+            wanted = {"name": "a", "maxBatchSize": 4,
+                      "version_policy": {"specific": {"versions": ["1"]}},
+                      "dynamic_batching": {"preferred_batch_size": [2, 4],
+                                           "max_queue_delay_microseconds": "700"},
+                      "instance_group": [{"count": 1, "kind": "KIND_CPU"}],
+                      "parameters": {"mine": {"string_value": "x"}}}
+            load(json.dumps(wanted))
+            self.assertEqual(infer(c, "a"), "copy")
+            now = told()
+            self.assertEqual((now["max_batch_size"], now["dynamic_batching"]
+                              ["max_queue_delay_microseconds"]), (4, 700))
+            self.assertEqual(now["dynamic_batching"]["preferred_batch_size"], [2, 4])
+            # what the server tells can be sent back
+            load(json.dumps(now))
+            self.assertEqual(told()["max_batch_size"], 4)
+            for bad, words in (("{", "JSON"), ("[]", "object"), ('{"name": "b"}', "expected"),
+                               ('{"max_batch_size": "many"}', "whole number"),
+                               ('{"max_batch_size": -1}', "whole number"),
+                               ('{"instance_group": [{"kind": "KIND_TPU"}]}', "KIND_CPU"),
+                               ('{"input": [[]]}', "list")):
+                text = self.ask(s, "/v2/repository/models/a/load",
+                                json.dumps({"parameters": {"config": bad}}).encode())
+                self.assertNotEqual(text[0], 200, bad)
+                self.assertIn(words, text[1])
+            self.assertEqual(told()["max_batch_size"], 4)
+            text = load("{}", 400, **{"file:1/model.onnx": "AAAA"})
+            self.assertIn("file:1/model.onnx", text)
+            load(3, 400)
+            # without it, and at a reload, the file counts again
+            self.order(s, "load", "a")
+            self.assertEqual((infer(c, "a"), told()["max_batch_size"]), ("twice", 8))
+            load('{"max_batch_size": 2}')
+            self.assertEqual(told()["max_batch_size"], 2)
+            s.signal(signal.SIGHUP)
+            s.wait_log("reloaded")
+            self.assertEqual(told()["max_batch_size"], 8)
 
     def test_r16_it_takes_a_right_of_its_own(self):
         r = Repository()
