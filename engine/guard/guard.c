@@ -143,7 +143,7 @@ static enum status measure(struct guard *g, const struct ir_graph *graph,
     };
     TRY(walk_graph(&walk, err));
     g->samples = walk.samples;
-    g->whole = walk.decisions;
+    g->whole = 0;
     for (uint32_t i = 0; i < graph->n_outputs; i++)
         g->whole = MAX(g->whole, g->outputs[i].error);
     for (uint32_t i = 0; i < graph->n_nodes; i++)

@@ -68,7 +68,7 @@ struct guard_layer {
 };
 
 struct guard_output {
-    double error;     /* 0 for integers */
+    double error;     /* at least that of the decisions it follows from; integers have no other */
     double agreement; /* part of the rows whose largest element is the same, or of the integers that
                          are; below 0: it has no classes */
 };

@@ -82,7 +82,6 @@ struct walk {
     uint64_t seed;
     struct walk_row *rows;        /* by node; out */
     uint32_t samples;             /* out */
-    double decisions;             /* out: the worst error of what a decision was made from */
     struct guard_output *outputs; /* by output; out */
 };
 

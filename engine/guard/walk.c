@@ -27,6 +27,7 @@ struct state {
     struct values wide, made; /* fp32's, and the assignment's: the same pointer if they are equal */
     uint32_t *left;           /* by tensor: reads to come */
     bool *rounded;            /* by tensor: the model rounds it to 8 bits, by its range */
+    double *decided;          /* by tensor: the worst error of the decisions that it follows from */
 };
 
 static enum status no_memory(struct error *err)
@@ -57,6 +58,7 @@ static void state_deinit(struct state *s)
     }
     free(s->left);
     free(s->rounded);
+    free(s->decided);
     for (uint32_t i = 0; i < s->n_machines; i++)
         layer_machine_close(&s->machines[i]);
 }
@@ -128,11 +130,12 @@ static enum status begin(struct state *s, struct error *err)
     s->walk->samples = rows * n_sets;
     s->left = calloc((size_t)g->n_tensors + 1, sizeof(*s->left));
     s->rounded = calloc((size_t)g->n_tensors + 1, sizeof(*s->rounded));
+    s->decided = calloc((size_t)g->n_tensors + 1, sizeof(*s->decided));
     for (s->n_sets = 0; s->n_sets < n_sets;) {
         uint32_t k = s->n_sets++;
         s->wide.set[k] = calloc((size_t)g->n_tensors + 1, sizeof(void *));
         s->made.set[k] = calloc((size_t)g->n_tensors + 1, sizeof(void *));
-        if (!s->wide.set[k] || !s->made.set[k] || !s->left || !s->rounded)
+        if (!s->wide.set[k] || !s->made.set[k] || !s->left || !s->rounded || !s->decided)
             return no_memory(err);
         TRY(fill_set(s, k, err));
     }
@@ -375,15 +378,14 @@ static void go_on_with_wide(struct state *s, const struct ir_node *node)
 
 /* The error of what is decided on stands for the decision's, and fp32's decision for the
  * assignment's. */
-static enum status note_decision(struct state *s, const struct ir_node *node, struct error *err)
+static enum status note_decision(struct state *s, const struct ir_node *node, double *error,
+                                 struct error *err)
 {
-    double read;
-    TRY(error_read(s, node, &read, err));
-    s->walk->decisions = MAX(s->walk->decisions, read);
+    TRY(error_read(s, node, error, err));
     for (uint32_t i = 0; i < s->graph->n_outputs; i++)
         for (uint32_t k = 0; k < node->n_outputs; k++)
             if (s->graph->outputs[i] == node->outputs[k])
-                s->walk->outputs[i].error = read;
+                s->walk->outputs[i].error = *error;
     go_on_with_wide(s, node);
     return STATUS_OK;
 }
@@ -415,14 +417,33 @@ static void compare_steps(const struct ir_graph *g, const struct ir_node *node, 
 
 /* How far the integers are from fp32's counts as the error of a decision, and fp32's are what the
  * rest of the model goes on with. */
-static void note_rounding(struct state *s, const struct ir_node *node)
+static void note_rounding(struct state *s, const struct ir_node *node, double *error)
 {
     uint32_t y = node->outputs[0];
     struct value_error sum = {0};
     for (uint32_t k = 0; k < s->n_sets; k++)
         compare_steps(s->graph, node, s->made.set[k][y], s->wide.set[k][y], &sum);
-    s->walk->decisions = MAX(s->walk->decisions, value_relative(&sum));
+    *error = value_relative(&sum);
     go_on_with_wide(s, node);
+}
+
+/* Since the rest of the model goes on with fp32's decisions, their error is that of all that
+ * follows from them: of an output at least. */
+static void carry_decisions(struct state *s, const struct ir_node *node, double error)
+{
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] != IR_NONE)
+            error = MAX(error, s->decided[node->inputs[i]]);
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        s->decided[node->outputs[i]] = error;
+}
+
+static void add_decisions(const struct state *s)
+{
+    for (uint32_t i = 0; i < s->graph->n_outputs; i++) {
+        struct guard_output *output = &s->walk->outputs[i];
+        output->error = MAX(output->error, s->decided[s->graph->outputs[i]]);
+    }
 }
 
 /* --- the whole --- */
@@ -443,15 +464,17 @@ static enum status step(struct state *s, uint32_t index, struct error *err)
     const struct tune_layer *layer = &s->walk->layers[index];
     TRY(run_wide(s, node, layer->device, err));
     bool shares = !layer->types && reads_same(s, node);
+    double decided = 0;
     if (shares)
         share_outputs(s, node);
     else
         TRY(run_made(s, index, err));
     TRY(note_errors(s, index, err));
     if (!shares && rounds(s, node))
-        note_rounding(s, node);
+        note_rounding(s, node, &decided);
     else if (!shares && decides(s->graph, node))
-        TRY(note_decision(s, node, err));
+        TRY(note_decision(s, node, &decided, err));
+    carry_decisions(s, node, decided);
     release(s, node);
     return STATUS_OK;
 }
@@ -461,7 +484,6 @@ enum status walk_graph(struct walk *walk, struct error *err)
     CLEANUP(state_deinit) struct state s = {.walk = walk, .graph = walk->graph};
     memset(walk->rows, 0, walk->graph->n_nodes * sizeof(*walk->rows));
     memset(walk->outputs, 0, walk->graph->n_outputs * sizeof(*walk->outputs));
-    walk->decisions = 0;
     TRY(begin(&s, err));
     for (uint32_t i = 0; i < walk->graph->n_nodes; i++) {
         if (ir_node(walk->graph, i)->op == IR_OP_NONE)
@@ -472,5 +494,6 @@ enum status walk_graph(struct walk *walk, struct error *err)
             return status;
         }
     }
+    add_decisions(&s);
     return STATUS_OK;
 }

@@ -17,7 +17,7 @@ class Rounded(nn.Module):
     def __init__(self, device):
         super().__init__()
         self.low, self.high = torch.zeros((), device=device), torch.zeros((), device=device)
-        self.watches = True
+        self.watches, self.signed = True, False
         self.register_buffer("scale", torch.ones(1, device=device))
         self.register_buffer("zero", torch.zeros(1, dtype=torch.int32, device=device))
 
@@ -26,12 +26,12 @@ class Rounded(nn.Module):
             self.low = torch.minimum(self.low, x.min())
             self.high = torch.maximum(self.high, x.max())
             return x
-        least, most = (0, 255) if self.low >= 0 else (-128, 127)
+        least, most = (-128, 127) if self.signed else (0, 255)
         return torch.fake_quantize_per_tensor_affine(x, self.scale, self.zero, least, most)
 
     def settle(self):
-        self.watches = False
-        span = self.high / 255 if self.low >= 0 else torch.maximum(self.high, -self.low) / 127
+        self.watches, self.signed = False, bool(self.low < 0)
+        span = torch.maximum(self.high, -self.low) / 127 if self.signed else self.high / 255
         self.scale[0] = span.clamp(min=1e-8)
 
 

@@ -491,6 +491,32 @@ static void the_models_own_rounding_is_fp32s(void **state UNUSED)
     ir_graph_free(g);
 }
 
+/* Integers of a kernel that rounds otherwise are an error that the outputs behind them have, and no
+ * others, though what comes behind goes on with fp32's. */
+static void roundings_are_shown(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = net_input(g, (int64_t[]){4, 64, 0}), step = scalar(g, 0.02F);
+    uint32_t apart = unary(g, "apart", IR_UNARY_NEG, x);
+    x = unary(g, "before", IR_UNARY_SIN, x);
+    uint32_t q = net_node(g, IR_OP_QUANTIZE, "q", 2, (uint32_t[]){x, step});
+    net_int(g, q, IR_ATTR_TO, DTYPE_I8);
+    uint32_t y = net_infer(g, q);
+    uint32_t d = net_node(g, IR_OP_DEQUANTIZE, "d", 2, (uint32_t[]){y, step});
+    net_int(g, d, IR_ATTR_TO, DTYPE_F32);
+    net_output(g, net_infer(g, d));
+    net_output(g, apart);
+    mock_script(device)->wrong_node = "before";
+    mock_script(device)->wrong_tactic = "FP16";
+    mock_script(device)->factor = 1.01F;
+    open_guard(NULL, GUARD_NO_BOUND, NULL);
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_int_equal(type_of(g, "before"), DTYPE_F16);
+    assert_true(report.outputs[0].error > 5e-3 && report.outputs[0].error < 5e-2);
+    assert_true(report.outputs[1].error < 1e-3);
+    ir_graph_free(g);
+}
+
 /* --- samples --- */
 
 static uint32_t reads;
@@ -558,6 +584,7 @@ int main(void)
         TEST(what_the_model_rounds_itself_is_no_error),
         TEST(decisions_are_fp32s),
         TEST(the_models_own_rounding_is_fp32s),
+        TEST(roundings_are_shown),
         TEST(samples_come_from_the_source),
         TEST(bad_samples_are_an_error),
     };
