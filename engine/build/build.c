@@ -187,15 +187,24 @@ static bool scales(const struct ir_tensor *one, const struct ir_tensor *two)
     return shape_equal(&want, &two->shape);
 }
 
-static bool all_scale(const struct ir_graph *one, const struct ir_graph *two)
+/* The first input or output whose first dimension does not count instances: its number, with the
+ * outputs behind the inputs. IR_NONE: all do. */
+static uint32_t find_odd(const struct ir_graph *one, const struct ir_graph *two)
 {
     assert(one && two);
-    bool ok = one->n_inputs == two->n_inputs && one->n_outputs == two->n_outputs;
-    for (uint32_t i = 0; i < one->n_inputs && ok; i++)
-        ok = scales(ir_tensor(one, one->inputs[i]), ir_tensor(two, two->inputs[i]));
-    for (uint32_t i = 0; i < one->n_outputs && ok; i++)
-        ok = scales(ir_tensor(one, one->outputs[i]), ir_tensor(two, two->outputs[i]));
-    return ok;
+    for (uint32_t i = 0; i < one->n_inputs; i++)
+        if (!scales(ir_tensor(one, one->inputs[i]), ir_tensor(two, two->inputs[i])))
+            return i;
+    for (uint32_t i = 0; i < one->n_outputs; i++)
+        if (!scales(ir_tensor(one, one->outputs[i]), ir_tensor(two, two->outputs[i])))
+            return one->n_inputs + i;
+    return IR_NONE;
+}
+
+static const struct ir_tensor *nth(const struct ir_graph *graph, uint32_t number)
+{
+    return ir_tensor(graph, number < graph->n_inputs ? graph->inputs[number]
+                                                     : graph->outputs[number - graph->n_inputs]);
 }
 
 /* Whether an output mixes instances: NonMaxSuppression puts the boxes of all images into one list,
@@ -244,9 +253,18 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
         return not_batched(b, "the model cannot take two instances at once: %s", why.text);
     if (steps_of_one != steps_of_two)
         return not_batched(b, "the first dimension of the inputs is the length of a sequence");
-    if (!(*batched = all_scale(one, two)))
-        return not_batched(b, "an output does not grow with the number of instances");
-    return STATUS_OK;
+    if (one->n_inputs != two->n_inputs || one->n_outputs != two->n_outputs)
+        return not_batched(b, "it has other inputs or outputs for two instances");
+    uint32_t odd = find_odd(one, two);
+    char with_one[SHAPE_TEXT_MAX], with_two[SHAPE_TEXT_MAX];
+    *batched = odd == IR_NONE;
+    return *batched ? STATUS_OK
+                    : not_batched(b,
+                                  "%s '%.64s' is %s for one instance and %s for two: the first "
+                                  "dimension of each input and output has to count them",
+                                  odd < one->n_inputs ? "input" : "output", nth(one, odd)->name,
+                                  shape_format(&nth(one, odd)->shape, with_one),
+                                  shape_format(&nth(two, odd)->shape, with_two));
 }
 
 /* A value for the batch dimension would fix the model's number of instances. It is refused if the

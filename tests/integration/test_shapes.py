@@ -17,6 +17,14 @@ import harness
 import wire
 from harness import FLOAT, INT64, node, value
 
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime
+    from onnx import helper
+except ImportError:
+    onnxruntime = None
+
 SIZES = (3, 8, 17)
 FAILED_PRECONDITION = 9
 
@@ -157,6 +165,138 @@ class Shapes(unittest.TestCase):
                 check=False)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(word, done.stderr)
+
+
+# --- beside onnxruntime ---
+
+HIDDEN, HEADS, WORDS, LONGEST = 32, 4, 50, 64
+
+
+class Graph:
+    """A graph in the making; weights are random."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(1)
+        self.nodes, self.weights = [], []
+
+    def add(self, op, *given, **attributes):
+        self.nodes.append(helper.make_node(op, list(given), [f"t{len(self.nodes)}"],
+                                           **attributes))
+        return self.nodes[-1].output[0]
+
+    def keep(self, array):
+        self.weights.append(onnx.numpy_helper.from_array(array, f"w{len(self.weights)}"))
+        return self.weights[-1].name
+
+    def bell(self, *shape):
+        scale = np.sqrt(np.prod(shape[1:]) if len(shape) == 4 else shape[0])
+        return self.keep((self.rng.standard_normal(shape) / scale).astype(np.float32))
+
+    def ints(self, *numbers):
+        return self.keep(np.array(numbers, np.int64))
+
+    def floats(self, *numbers):
+        return self.keep(np.array(numbers, np.float32))
+
+    def save(self, path, given, result, shape):
+        last = self.nodes[-1]
+        assert last.output[0] == result
+        last.output[0] = "y"
+        graph = helper.make_graph(
+            self.nodes, "g", [helper.make_tensor_value_info(*g) for g in given],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, shape)], self.weights)
+        onnx.save(helper.make_model(graph, ir_version=8,
+                                    opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+def convolutions(path):
+    g = Graph()
+    a = g.add("Relu", g.add("Conv", "x", g.bell(8, 3, 3, 3), pads=[1] * 4, strides=[2, 2]))
+    b = g.add("Relu", g.add("Conv", a, g.bell(8, 8, 3, 3), pads=[1] * 4))
+    y = g.add("Conv", g.add("Add", a, b), g.bell(5, 8, 1, 1))
+    g.save(path, [("x", onnx.TensorProto.FLOAT, ["batch", 3, "h", "w"])], y,
+           ["batch", 5, None, None])
+
+
+def encoder(path, layers=2):
+    """As BERT is exported: reshapes that keep dimensions, masks that are added to scores."""
+    g = Graph()
+    size = g.add("Gather", g.add("Shape", "ids"), g.ints(1), axis=0)
+    places = g.add("Slice", g.bell(LONGEST, HIDDEN), g.ints(0), size, g.ints(0))
+    x = g.add("Add", g.add("Gather", g.bell(WORDS, HIDDEN), "ids", axis=0), places)
+    seen = g.add("Unsqueeze", g.add("Cast", "mask", to=onnx.TensorProto.FLOAT), g.ints(1, 2))
+    far = g.add("Mul", g.add("Sub", g.floats(1), seen), g.floats(-1e4))
+    for _ in range(layers):
+        split = [g.add("Transpose", g.add("Reshape", g.add("MatMul", x, g.bell(HIDDEN, HIDDEN)),
+                                          g.ints(0, 0, HEADS, HIDDEN // HEADS)),
+                       perm=perm) for perm in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])]
+        scores = g.add("Mul", g.add("MatMul", split[0], split[1]), g.floats(0.35))
+        p = g.add("Softmax", g.add("Add", scores, far), axis=-1)
+        joined = g.add("Transpose", g.add("MatMul", p, split[2]), perm=[0, 2, 1, 3])
+        flat = g.add("Reshape", joined, g.ints(0, 0, HIDDEN))
+        x = g.add("Add", x, g.add("MatMul", flat, g.bell(HIDDEN, HIDDEN)))
+        gain = g.keep(np.ones(HIDDEN, np.float32))
+        x = g.add("LayerNormalization", x, gain, axis=-1)
+    y = g.add("MatMul", x, g.bell(HIDDEN, 7))
+    kind = onnx.TensorProto.INT64
+    g.save(path, [("ids", kind, ["batch", "seq"]), ("mask", kind, ["batch", "seq"])], y,
+           ["batch", "seq", 7])
+
+
+@unittest.skipUnless(onnxruntime, "needs onnxruntime, onnx and numpy")
+class BesideOnnxruntime(unittest.TestCase):
+    LENGTHS, SIDES = (1, 5, 16, 33, 64), (8, 15, 32)
+
+    @classmethod
+    def setUpClass(cls):
+        folder = harness.folder()
+        encoder(folder / "encoder.onnx")
+        convolutions(folder / "convolutions.onnx")
+        sides = ",".join(map(str, cls.SIDES))
+        cls.server = harness.Server({
+            "encoder": {"path": str(folder / "encoder.onnx"), "shapes": ["ids=1..4x1..64"],
+                        "profiles": ["seq=" + ",".join(map(str, cls.LENGTHS))]},
+            "convolutions": {"path": str(folder / "convolutions.onnx"),
+                             "shapes": ["x=1..2x3x8..32x8..32"],
+                             "profiles": [f"h={sides}", f"w={sides}"]}},
+            config={"workers": 2, "max_delay_us": 1000}, env={"INFERD_REFERENCE_KERNELS": None})
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        cls.theirs = {name: onnxruntime.InferenceSession(
+            str(folder / f"{name}.onnx"), options, providers=["CPUExecutionProvider"])
+            for name in ("encoder", "convolutions")}
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            cls.server.stop()
+        finally:
+            cls.server.kill()
+
+    def feeds(self, rng, name):
+        if name == "convolutions":
+            shape = (rng.integers(1, 3), 3, rng.choice(self.SIDES), rng.choice(self.SIDES))
+            return {"x": rng.standard_normal(shape).astype(np.float32)}
+        shape = (rng.integers(1, 5), rng.choice(self.LENGTHS))
+        mask = np.arange(shape[1]) < rng.integers(1, shape[1] + 1, (shape[0], 1))
+        return {"ids": rng.integers(0, WORDS, shape), "mask": mask.astype(np.int64)}
+
+    def test_a_thousand_requests_agree(self):
+        rng = np.random.default_rng(2)
+        kinds = {np.dtype(np.float32): "FP32", np.dtype(np.int64): "INT64"}
+        with self.server.client() as client:
+            for i in range(1000):
+                name = ("encoder", "convolutions")[i % 2]
+                feeds = self.feeds(rng, name)
+                reply = client.infer(name, [(k, kinds[a.dtype], list(map(int, a.shape)),
+                                             a.tobytes()) for k, a in feeds.items()])
+                self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+                _, shape, data = reply.outputs()["y"]
+                expected = self.theirs[name].run(None, feeds)[0]
+                self.assertEqual(tuple(shape), expected.shape)
+                got = np.frombuffer(data, np.float32).reshape(shape)
+                self.assertLess(np.abs(got - expected).max(),
+                                2e-5 * max(1.0, np.abs(expected).max()))
 
 
 if __name__ == "__main__":
