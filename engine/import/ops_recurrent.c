@@ -176,7 +176,8 @@ static void check_weight_scale(struct mapper *m, uint32_t scale, const struct sh
 static uint32_t emit_real_weights(struct mapper *m, const struct layer *l, uint32_t i,
                                   uint32_t scale)
 {
-    uint32_t w = map_in(m, i), by[2] = {map_in(m, scale), map_in(m, scale + 1)}, parts[2];
+    uint32_t w = map_in(m, i), by[2] = {map_in(m, scale), map_in(m, scale + 1)};
+    uint32_t parts[2] = {IR_NONE, IR_NONE};
     check_operand(m, i == 1 ? "W" : "R", w, 3, 0, l->directions);
     if (map_failed(m))
         return IR_NONE;
@@ -184,12 +185,13 @@ static uint32_t emit_real_weights(struct mapper *m, const struct layer *l, uint3
     const struct shape part = {.rank = 2, .dim = {whole.dim[1], whole.dim[2]}};
     const struct shape turned = {.rank = 3, .dim = {1, whole.dim[2], whole.dim[1]}};
     for (uint32_t d = 0; d < l->directions && !map_failed(m); d++) {
-        struct quantisation q = {.axis = 1};
+        uint32_t of[2];
         for (uint32_t k = 0; k < 2; k++) {
             check_weight_scale(m, by[k], &whole);
             struct shape one = {.rank = map_shape(m, by[k])->rank - 1, .dim = {whole.dim[2]}};
-            *(k ? &q.zero : &q.scale) = emit_pick(m, by[k], 0, d, &one);
+            of[k] = emit_pick(m, by[k], 0, d, &one);
         }
+        const struct quantisation q = {.scale = of[0], .zero = of[1], .axis = 1};
         parts[d] = emit_dequantize(m, emit_pick(m, w, 0, d, &part), &q, map_dtype(m, l->x));
         parts[d] = emit_transpose(m, parts[d], 2, (const int64_t[]){1, 0});
         parts[d] = emit_reshape(m, parts[d], &turned);
