@@ -108,6 +108,9 @@ struct session_host_ops {
     bool (*tired)(struct session_host *host);
 };
 
+/* Copies what is left of an input to the host's slab for it. NULL: no memory. */
+struct slab *session_left_keep(struct session_host *host, const void *data, size_t size);
+
 enum { SESSION_ROOM_MAX = 128 * 1024 };
 
 /* What the peer owes, for the timeouts. */

@@ -323,13 +323,11 @@ static size_t kept_add(struct session *s, const uint8_t *data, size_t size)
 /* Keeps all that follows the request at which the host paused. */
 static void left_keep(struct session *s, const uint8_t *data, size_t size)
 {
-    struct slab *slab = s->host->ops->slab_left(s->host, size);
-    if (!slab) {
+    s->kept = session_left_keep(s->host, data, size);
+    if (!s->kept) {
         end(s, SESSION_NO_MEMORY);
         return;
     }
-    memcpy(slab->data, data, size);
-    s->kept = slab;
     s->at = s->need = 0;
     s->have = size;
     s->held = true;

@@ -268,13 +268,11 @@ static size_t use(struct session *s, const uint8_t *data, size_t size)
 
 static void left_keep(struct session *s, const uint8_t *data, size_t size)
 {
-    struct slab *slab = s->host->ops->slab_left(s->host, size);
-    if (!slab) {
+    s->kept = session_left_keep(s->host, data, size);
+    if (!s->kept) {
         end(s, SESSION_NO_MEMORY);
         return;
     }
-    memcpy(slab->data, data, size);
-    s->kept = slab;
     s->kept_at = 0;
     s->kept_have = size;
 }

@@ -101,24 +101,14 @@ static const void *intern(struct build_store *store, struct arena *from, const v
 static bool copy_tensor(struct build_store *store, struct ir_graph *to, struct arena *from,
                         const struct ir_tensor *t)
 {
-    uint32_t id;
-    if (ir_tensor_is_constant(t)) {
-        const void *data = intern(store, from, t->data, t->bytes);
-        id = data ? ir_constant_add(to, t->name, t->dtype, &t->shape, data) : IR_NONE;
-    } else {
-        id = ir_tensor_add(to, t->name, t->dtype, &t->shape);
-    }
+    uint32_t id = ir_tensor_copy(to, t);
     if (id == IR_NONE)
         return false;
     struct ir_tensor *copy = ir_tensor(to, id);
-    copy->format = t->format;
-    copy->real = t->real;
-    copy->place = t->place;
-    copy->producer = t->producer;
-    copy->alias_of = t->alias_of;
-    copy->offset = t->offset;
-    copy->bytes = t->bytes;
-    return true;
+    copy->range = IR_NO_SCALE; /* it was for whoever chose types */
+    if (ir_tensor_is_constant(t))
+        copy->data = intern(store, from, t->data, t->bytes);
+    return !ir_tensor_is_constant(t) || copy->data;
 }
 
 static bool copy_tactic(struct build_store *store, struct ir_graph *to, struct arena *from,

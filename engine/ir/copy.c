@@ -4,15 +4,15 @@
 
 #include "engine/ir/ir.h"
 
-static bool copy_tensor(struct ir_graph *to, const struct ir_tensor *t)
+uint32_t ir_tensor_copy(struct ir_graph *to, const struct ir_tensor *t)
 {
     uint32_t id = ir_tensor_add(to, t->name, ir_tensor_type(t), &t->shape);
     if (id == IR_NONE)
-        return false;
+        return IR_NONE;
     const char *name = ir_tensor(to, id)->name;
     *ir_tensor(to, id) = *t;
     ir_tensor(to, id)->name = name;
-    return true;
+    return id;
 }
 
 uint32_t ir_node_copy(struct ir_graph *to, const struct ir_node *n)
@@ -46,7 +46,7 @@ enum status ir_graph_copy(const struct ir_graph *from, struct ir_graph **out, st
     for (uint32_t i = 0; ok && i < from->n_scales; i++)
         ok = ir_scale_add(to, &from->scales[i]) != IR_NO_SCALE;
     for (uint32_t i = 0; ok && i < from->n_tensors; i++)
-        ok = copy_tensor(to, ir_tensor(from, i));
+        ok = ir_tensor_copy(to, ir_tensor(from, i)) != IR_NONE;
     for (uint32_t i = 0; ok && i < from->n_nodes; i++)
         ok = ir_node_copy(to, ir_node(from, i)) != IR_NONE;
     if (ok)

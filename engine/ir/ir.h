@@ -154,8 +154,9 @@ void ir_graph_cleanup(struct ir_graph **at); /* for CLEANUP (base/compiler.h) */
  * they are: the original must outlive the copy. */
 enum status ir_graph_copy(const struct ir_graph *graph, struct ir_graph **out, struct error *err);
 
-/* The parts of such a copy: a node, whose number is returned (IR_NONE: no memory), and all
- * segments. */
+/* The parts of such a copy: a tensor or a node, whose number is returned (IR_NONE: no memory), and
+ * all segments. */
+uint32_t ir_tensor_copy(struct ir_graph *to, const struct ir_tensor *tensor);
 uint32_t ir_node_copy(struct ir_graph *to, const struct ir_node *node);
 bool ir_segments_copy(struct ir_graph *to, const struct ir_graph *from) MUST_USE;
 

@@ -247,6 +247,18 @@ class Server:
             self.kill()
 
 
+class Served(unittest.TestCase):
+    """Tests that share the one `server` that their class has started."""
+    server = None
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            cls.server.stop()
+        finally:
+            cls.server.kill()
+
+
 class Background(threading.Thread):
     """A thread whose failure fails the test."""
 

@@ -53,18 +53,11 @@ def code_of(failure):
     return re.search(r"\w+$", str(failure.status())).group(0)
 
 
-class Grpc(unittest.TestCase):
+class Grpc(harness.Served):
     @classmethod
     def setUpClass(cls):
         cls.server = start()
         cls.address = door(cls.server)
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            cls.server.stop()
-        finally:
-            cls.server.kill()
 
     def setUp(self):
         self.client = triton.InferenceServerClient(self.address)

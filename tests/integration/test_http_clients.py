@@ -27,19 +27,12 @@ if not MISSING:
 KSERVE = importlib.util.find_spec("kserve")
 
 
-class Served(unittest.TestCase):
+class Served(harness.Served):
     @classmethod
     def setUpClass(cls):
         models = {name: harness.plan(name) for name in ("copy", "pair", "wide")}
         cls.server = harness.Server(models, arguments=["--http", "127.0.0.1:0"])
         cls.url = "{}:{}".format(*door(cls.server))
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            cls.server.stop()
-        finally:
-            cls.server.kill()
 
 
 @unittest.skipIf(MISSING, f"not installed: {', '.join(MISSING)}")

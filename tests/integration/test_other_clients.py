@@ -43,18 +43,11 @@ def doors(server):
     return {door: at for at, door in re.findall(r"(?m)^ready (\S+) \((\w+)\)$", server.log())}
 
 
-class Doors(unittest.TestCase):
+class Doors(harness.Served):
     @classmethod
     def setUpClass(cls):
         cls.server = start()
         cls.doors = doors(cls.server)
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            cls.server.stop()
-        finally:
-            cls.server.kill()
 
 
 NO_ANALYZER = why_no_analyzer()

@@ -185,7 +185,7 @@ def one_by_one(client, image, n):
     return outputs
 
 
-class Digits(unittest.TestCase):
+class Digits(harness.Served):
     """Preprocessing, a classifier, postprocessing."""
 
     @classmethod
@@ -195,13 +195,6 @@ class Digits(unittest.TestCase):
                            lookup=ensemble([("n", "INT64", 1)], [("y", "FP32", "1, 2")],
                                            step("rows", {"n": "n"}, {"y": "y"})))
         cls.server = cls.r.serve({"workers": 2, "io_threads": 2, "max_delay_us": 200})
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            cls.server.stop()
-        finally:
-            cls.server.kill()
 
     def test_the_result_is_that_of_its_models_in_a_row(self):
         numbers = random.Random(1)

@@ -52,20 +52,13 @@ def raw_file(key, size):
     return path
 
 
-class Doors(unittest.TestCase):
+class Doors(harness.Served):
     config = None
 
     @classmethod
     def setUpClass(cls):
         cls.server = start(cls.config)
         cls.addresses = {door: address(cls.server, door) for door in ("grpc", "http")}
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            cls.server.stop()
-        finally:
-            cls.server.kill()
 
     def setUp(self):
         self.paths = []

@@ -84,7 +84,7 @@ static void many_are_found(void **state)
 
 static uint32_t priority(uint32_t levels, uint32_t standard, uint64_t level)
 {
-    struct model model = {0};
+    static struct model model;
     atomic_init(&model.priority_levels, levels);
     atomic_init(&model.default_priority, standard);
     return model_priority(&model, level);

@@ -23,7 +23,7 @@ static uint32_t input(struct ir_graph *g, const char *name, enum dtype dtype, in
 static void floats_are_normal(void **state UNUSED)
 {
     struct ir_graph *g = ir_graph_new();
-    float values[N], again[N];
+    static float values[N], again[N];
     double sum = 0, squares = 0;
     input(g, "image", DTYPE_F32, N);
     assert_true(input_fill(g, 0, 7, values) && input_fill(g, 0, 7, again));
@@ -45,7 +45,8 @@ static void floats_fit_the_range(void **state UNUSED)
     static const float step = 16.0F / 255;
     const struct ir_scale scale = {.n = 1, .dtype = DTYPE_U8, .step = &step};
     struct ir_graph *g = ir_graph_new();
-    float values[N], least = 99, most = -99;
+    static float values[N];
+    float least = 99, most = -99;
     uint32_t x = input(g, "image", DTYPE_F32, N);
     ir_tensor(g, x)->range = ir_scale_add(g, &scale);
     assert_true(input_fill(g, 0, 7, values));
@@ -61,8 +62,8 @@ static void floats_fit_the_range(void **state UNUSED)
 static void masks_are_ones(void **state UNUSED)
 {
     struct ir_graph *g = ir_graph_new();
-    float floats[N];
-    int64_t whole[N];
+    static float floats[N];
+    static int64_t whole[N];
     input(g, "attention_Mask", DTYPE_F32, N);
     input(g, "attention_mask", DTYPE_I64, N);
     assert_true(input_fill(g, 0, 7, floats) && input_fill(g, 1, 7, whole));
@@ -76,7 +77,7 @@ static void masks_are_ones(void **state UNUSED)
 static void bytes_are_any(void **state UNUSED)
 {
     struct ir_graph *g = ir_graph_new();
-    uint8_t bytes[N];
+    static uint8_t bytes[N];
     uint32_t seen[256] = {0}, different = 0;
     input(g, "pixels", DTYPE_U8, N);
     assert_true(input_fill(g, 0, 7, bytes));
@@ -90,7 +91,8 @@ static void bytes_are_any(void **state UNUSED)
 static void token_ids_are_within_the_vocabulary(void **state UNUSED)
 {
     struct ir_graph *g = ir_graph_new();
-    int64_t ids[N], largest = 0;
+    static int64_t ids[N];
+    int64_t largest = 0;
     uint32_t x = input(g, "input_ids", DTYPE_I64, N);
     uint32_t flat = net_node(g, IR_OP_RESHAPE, "flat", 1, &x);
     net_ints(g, flat, IR_ATTR_SHAPE, 1, (int64_t[]){N});

@@ -98,7 +98,7 @@ static void bins_are_where_values_are(void **state UNUSED)
 
 static void what_is_not_finite_counts_apart(void **state UNUSED)
 {
-    float values[20000];
+    static float values[20000];
     struct quant_histograms set;
     assert_true(quant_histograms_init(&set, 1));
     fill(values, ARRAY_LEN(values), 0);
