@@ -255,6 +255,33 @@ static void a_vanishing_epsilon_is_found(void **state UNUSED)
     ir_graph_free(g);
 }
 
+/* x / max(|x|, epsilon), as cosine attention has it, where rows of x are zero (padding): FP16 has no
+ * such epsilon and makes 0 / 0 of them. The quotient in FP32 is not enough, since it reads what the
+ * maximum has lost. */
+static void norms_of_padding_stay_in_fp32(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    const struct shape column = {.rank = 2, .dim = {4, 1}};
+    float *rows = arena_array(g->arena, 4, sizeof(*rows));
+    for (int i = 0; i < 4; i++)
+        rows[i] = i % 2 ? 1.5F : 0;
+    uint32_t x = binary(g, "padded", IR_BINARY_MUL, net_input(g, (int64_t[]){4, 8, 0}),
+                        ir_constant_add(g, "rows", DTYPE_F32, &column, rows));
+    uint32_t norm = net_node(g, IR_OP_REDUCE, "norm", 1, &x);
+    net_int(g, norm, IR_ATTR_FUNC, IR_REDUCE_L2);
+    net_int(g, norm, IR_ATTR_AXES, 1);
+    uint32_t least = binary(g, "least", IR_BINARY_MAX, net_infer(g, norm), scalar(g, 1e-12F));
+    net_output(g, binary(g, "quotient", IR_BINARY_DIV, x, least));
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_non_null(held("quotient"));
+    assert_non_null(held("least"));
+    assert_int_equal(type_of(g, "least"), DTYPE_F32);
+    assert_int_equal(type_of(g, "quotient"), DTYPE_F32);
+    assert_false(report.beyond);
+    assert_true(report.outputs[0].error < 0.02);
+    ir_graph_free(g);
+}
+
 /* Each layer alone is well within the bound, and all of them together are not. */
 static void the_whole_is_held_within_the_bound(void **state UNUSED)
 {
@@ -573,6 +600,7 @@ int main(void)
         TEST(overflow_stays_in_fp32),
         TEST(bf16_holds_large_numbers),
         TEST(a_vanishing_epsilon_is_found),
+        TEST(norms_of_padding_stay_in_fp32),
         TEST(the_whole_is_held_within_the_bound),
         TEST(a_bound_that_nothing_meets_gives_fp32),
         TEST(without_a_bound_it_only_measures),
