@@ -255,9 +255,9 @@ static void a_vanishing_epsilon_is_found(void **state UNUSED)
     ir_graph_free(g);
 }
 
-/* x / max(|x|, epsilon), as cosine attention has it, where rows of x are zero (padding): FP16 has no
- * such epsilon and makes 0 / 0 of them. The quotient in FP32 is not enough, since it reads what the
- * maximum has lost. */
+/* x / max(|x|, epsilon), as cosine attention has it, where rows of x are zero (padding): FP16 has
+ * no such epsilon and makes 0 / 0 of them. The quotient in FP32 is not enough, since it reads what
+ * the maximum has lost. */
 static void norms_of_padding_stay_in_fp32(void **state UNUSED)
 {
     struct ir_graph *g = ir_graph_new();
