@@ -7,11 +7,12 @@
  * place in a pool as large as all constants of the model, because a batch reads all the others
  * between two uses of the same weights.
  *
- * Floats are random: a device may be faster on zeros. Integer inputs are zeros: most of them are
- * indices, and zero is always a valid index; but lengths of sequences are full, because a sequence
- * of no steps takes no time. Only the backend knows what a packed constant holds, so the pool has
- * bytes that are harmless in any float type: each 16 bits are an fp16 number of 0.5 to 1 of either
- * sign, which is a normal number as bf16 too, and two of them are a normal fp32.
+ * Floats are random, also those that are stored in 8 bits: a device may be faster on zeros. Other
+ * integer inputs are zeros: most of them are indices, and zero is always a valid index; but lengths
+ * of sequences are full, because a sequence of no steps takes no time. Only the backend knows what
+ * a packed constant holds, so the pool has bytes that are harmless in any float type: each 16 bits
+ * are an fp16 number of 0.5 to 1 of either sign, which is a normal number as bf16 too, and two of
+ * them are a normal fp32.
  */
 #include "engine/tune/bench.h"
 
@@ -34,7 +35,7 @@ static uint64_t next_random(uint64_t *state)
 
 static bool make_noise(struct tune_bench *b, uint64_t seed)
 {
-    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8};
     int64_t n = BENCH_BLOCK / (int64_t)sizeof(float);
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
         if (!(b->noise[types[i]] = malloc(BENCH_BLOCK)))
@@ -47,7 +48,9 @@ static bool make_noise(struct tune_bench *b, uint64_t seed)
     for (int64_t i = 0; i < n; i++)
         wide[i] = (float)(next_random(&seed) >> 40) / (float)(1 << 23) - 1.0F;
     struct tensor_view from = {DTYPE_F32, {1, {n}}, wide};
-    for (size_t i = 1; i < ARRAY_LEN(types); i++)
+    for (size_t i = 0; i < BENCH_BLOCK; i++)
+        b->noise[DTYPE_I8][i] = (uint8_t)(next_random(&seed) >> 32);
+    for (size_t i = 1; dtype_is_float(types[i]); i++)
         for (int64_t half = 0; half < 2; half++) {
             struct tensor_view to = {types[i], {1, {n}}, b->noise[types[i]] + 2 * n * half};
             ref_cast(&from, &to);
@@ -139,13 +142,15 @@ static enum status fill(struct tune_bench *b, struct bench_slot *slot, uint64_t 
 static enum status fill_input(struct tune_bench *b, struct bench_slot *slot,
                               const struct ir_tensor *t, struct error *err)
 {
-    const uint8_t *noise = b->noise[t->dtype];
+    enum dtype type = t->scale != IR_NO_SCALE ? DTYPE_I8 : t->dtype;
+    bool real = t->scale != IR_NO_SCALE || dtype_is_float(t->dtype);
+    const uint8_t *noise = real ? b->noise[type] : NULL;
     TRY(grow(b, slot, MAX(t->bytes, 1), err));
-    if (noise && slot->noise == t->dtype)
+    if (noise && slot->noise == type)
         return STATUS_OK;
     bool keep = !noise && ir_tensor_is_constant(t) && t->bytes <= BENCH_BLOCK &&
                 t->layout == IR_LAYOUT_PLAIN;
-    slot->noise = noise ? t->dtype : DTYPE_NONE;
+    slot->noise = noise ? type : DTYPE_NONE;
     if (!keep)
         return fill(b, slot, noise ? slot->size : t->bytes, noise ? noise : b->zeros, err);
     struct backend_copy copy = {slot->memory, t->data, t->bytes};

@@ -28,7 +28,7 @@ struct tune_bench {
         constant[IR_MAX_INPUTS]; /* bytes of an input that comes from the pool; 0: it does not */
     uint32_t n_inputs;
     void *inputs[IR_MAX_INPUTS], *outputs[IR_MAX_OUTPUTS];
-    uint8_t *noise[DTYPE_COUNT_]; /* BENCH_BLOCK bytes of floats in [-1, 1); NULL: no float type */
+    uint8_t *noise[DTYPE_COUNT_]; /* BENCH_BLOCK bytes of floats in [-1, 1), or any I8 */
     uint8_t *weights;             /* BENCH_BLOCK bytes that are small floats in any float type */
     uint8_t *zeros;
 };
