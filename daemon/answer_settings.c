@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The settings of traces and log by the names that the field's clients know; see answer.h. The
- * log's level, and whether and how often requests are traced, can be changed while the server
- * serves. What cannot be changed is refused, unless it is set to what it is.
+ * log's level, and whether, how often and how many requests are traced, can be changed while the
+ * server serves. What cannot be changed is refused, unless it is set to what it is.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +95,8 @@ static enum status log_settings(struct loop *loop, const struct request *request
 
 /* --- traces --- */
 
+enum { TRACE_SETTINGS = 6 };
+
 /* Whether a setting is to be what it is, or its default. */
 static bool stays(const struct request_setting *s, const char *now)
 {
@@ -116,13 +118,27 @@ static bool rate_read(const struct request_setting *s, uint32_t *out)
 struct tracing {
     bool on;
     uint32_t rate; /* that counts while it is on */
+    int64_t left;  /* traces to come; -1: any number */
+    bool counted;  /* it was set */
 };
+
+/* A number, or -1 for any number of traces. */
+static bool count_read(const struct request_setting *s, int64_t *out)
+{
+    uint32_t n = 0;
+    bool any =
+        s->kind == REQUEST_SETTING_CLEAR || message_text_equal(s->text, message_text_of("-1"));
+    bool none = message_text_equal(s->text, message_text_of("0"));
+    if (!any && !none && !rate_read(s, &n))
+        return false;
+    *out = any ? -1 : (int64_t)n;
+    return true;
+}
 
 static enum status trace_set(const struct request_setting *s, struct tracing *now,
                              struct error *err)
 {
-    static const struct body_setting fixed[] = {{"trace_count", REQUEST_SETTING_TEXT, "-1", 0},
-                                                {"log_frequency", REQUEST_SETTING_TEXT, "0", 0},
+    static const struct body_setting fixed[] = {{"log_frequency", REQUEST_SETTING_TEXT, "0", 0},
                                                 {"trace_file", REQUEST_SETTING_TEXT, "", 0},
                                                 {"trace_mode", REQUEST_SETTING_TEXT, "triton", 0}};
     if (is(s, "trace_level")) {
@@ -137,6 +153,10 @@ static enum status trace_set(const struct request_setting *s, struct tracing *no
         else if (!rate_read(s, &now->rate))
             return not_so(s, "a number from 1", err);
         return STATUS_OK;
+    }
+    if (is(s, "trace_count")) {
+        now->counted = true;
+        return count_read(s, &now->left) ? STATUS_OK : not_so(s, "a number from 0, or -1", err);
     }
     for (size_t k = 0; k < ARRAY_LEN(fixed); k++) {
         if (!is(s, fixed[k].key))
@@ -155,7 +175,8 @@ static enum status trace_settings(struct loop *loop, const struct request *reque
 {
     struct traces *traces = loop->shared->traces;
     uint32_t before = traces ? traces_rate(traces) : 0;
-    struct tracing now = {before != 0, before ? before : TRACE_RATE};
+    struct tracing now = {before != 0, before ? before : TRACE_RATE,
+                          traces ? traces_left(traces) : -1, false};
     for (uint32_t i = 0; i < request->n_settings; i++)
         TRY(trace_set(&request->settings[i], &now, err));
     if (now.on && !traces)
@@ -166,18 +187,22 @@ static enum status trace_settings(struct loop *loop, const struct request *reque
                          "setting 'trace_rate': it counts while trace_level is TIMESTAMPS");
     if (traces && request->n_settings)
         traces_rate_set(traces, now.on ? now.rate : 0);
-    struct body_setting *items = arena_array(arena, 6, sizeof(*items));
+    if (traces && now.counted)
+        traces_left_set(traces, now.left);
+    struct body_setting *items = arena_array(arena, TRACE_SETTINGS, sizeof(*items));
     char *text = arena_printf(arena, "%u", now.rate);
-    if (!items || !text)
+    char *left = arena_printf(arena, "%lld", (long long)(traces ? now.left : -1));
+    if (!items || !text || !left)
         return error_no_memory(err, "a description");
     const struct body_setting rows[] = {
         {"trace_level", REQUEST_SETTING_TEXT, now.on ? "TIMESTAMPS" : "OFF", 0},
         {"trace_rate", REQUEST_SETTING_TEXT, text, 0},
-        {"trace_count", REQUEST_SETTING_TEXT, "-1", 0},
+        {"trace_count", REQUEST_SETTING_TEXT, left, 0},
         {"log_frequency", REQUEST_SETTING_TEXT, "0", 0},
         {"trace_file", REQUEST_SETTING_TEXT, "", 0},
         {"trace_mode", REQUEST_SETTING_TEXT, "triton", 0},
     };
+    _Static_assert(ARRAY_LEN(rows) == TRACE_SETTINGS, "there is room for all");
     memcpy(items, rows, sizeof(rows));
     *out = (struct body_settings){ARRAY_LEN(rows), items};
     return STATUS_OK;

@@ -23,6 +23,7 @@ struct lane {
 
 struct traces {
     _Atomic uint32_t rate;
+    _Atomic int64_t left; /* traces by their turn; below 0: any number */
     uint32_t n_lanes;
     struct lane *lanes;
 };
@@ -38,6 +39,7 @@ struct traces *traces_new(uint32_t n_loops)
     }
     memset(lanes, 0, n_loops * sizeof(*lanes));
     traces->n_lanes = n_loops;
+    atomic_init(&traces->left, -1);
     traces->lanes = lanes;
     for (uint32_t i = 0; i < n_loops; i++) {
         if (getrandom(&lanes[i].seed, sizeof(lanes[i].seed), 0) != sizeof(lanes[i].seed))
@@ -65,6 +67,27 @@ void traces_rate_set(struct traces *traces, uint32_t rate)
 uint32_t traces_rate(const struct traces *traces)
 {
     return atomic_load_explicit(&traces->rate, memory_order_relaxed);
+}
+
+void traces_left_set(struct traces *traces, int64_t left)
+{
+    atomic_store_explicit(&traces->left, left, memory_order_relaxed);
+}
+
+int64_t traces_left(const struct traces *traces)
+{
+    return atomic_load_explicit(&traces->left, memory_order_relaxed);
+}
+
+/* Takes one of those that are left. */
+static bool left_take(struct traces *traces)
+{
+    int64_t left = traces_left(traces);
+    while (left > 0 &&
+           !atomic_compare_exchange_weak_explicit(&traces->left, &left, left - 1,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    return left != 0;
 }
 
 /* --- traceparent --- */
@@ -128,7 +151,7 @@ static struct trace *record_take(struct lane *lane)
     return trace;
 }
 
-static bool is_wanted(struct lane *lane, uint32_t rate, bool has_parent,
+static bool is_wanted(struct traces *traces, struct lane *lane, uint32_t rate, bool has_parent,
                       const struct trace_parent *parent)
 {
     if (has_parent)
@@ -136,7 +159,7 @@ static bool is_wanted(struct lane *lane, uint32_t rate, bool has_parent,
     if (++lane->passed < rate)
         return false;
     lane->passed = 0;
-    return true;
+    return left_take(traces);
 }
 
 /* A record with an id of its own; NULL: there is none left. */
@@ -176,7 +199,7 @@ struct trace *trace_begin(struct traces *traces, uint32_t loop, struct message_t
     uint32_t rate = traces_rate(traces);
     bool has_parent = rate && text.len && trace_parent_parse(text, &parent);
     *dropped = false;
-    if (!rate || !is_wanted(lane, rate, has_parent, &parent))
+    if (!rate || !is_wanted(traces, lane, rate, has_parent, &parent))
         return NULL;
     struct trace *trace = record_begin(lane, loop, &id);
     *dropped = !trace;

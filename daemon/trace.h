@@ -52,6 +52,10 @@ void traces_free(struct traces *traces); /* NULL is fine */
 /* One request in so many; 0: none, whoever asks. Any thread. */
 void traces_rate_set(struct traces *traces, uint32_t rate);
 uint32_t traces_rate(const struct traces *traces);
+/* How many more of these there will be; below 0, as in the beginning: any number. Those that
+ * clients ask for do not count. Any thread. */
+void traces_left_set(struct traces *traces, int64_t left);
+int64_t traces_left(const struct traces *traces);
 
 /* --- on a loop's thread --- */
 

@@ -422,6 +422,9 @@ static void server_write(const struct snapshot *s, struct text *out)
          (double)s->inflight_bytes},
         {"inferd_in_flight_limit_bytes", "Memory that requests and replies may use.",
          (double)s->inflight_limit},
+        {"inferd_shared_memory_regions", "Regions of shared memory that are registered.",
+         s->regions},
+        {"inferd_shared_memory_bytes", "Bytes of these regions.", (double)s->region_bytes},
         {"inferd_models_left_out", "Model versions that are not told of, because they are many.",
          s->models_left_out},
     };

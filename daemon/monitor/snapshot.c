@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "daemon/answer.h"
 #include "daemon/figures.h"
+#include "daemon/regions.h"
 
 /* Wide enough for a small network on a GPU (100 us) and for a batch that hangs. */
 const uint64_t snapshot_bounds[SNAPSHOT_BOUNDS] = {
@@ -152,6 +153,8 @@ bool snapshot_take(struct snapshot_sources *sources, const struct table *table, 
         .inflight_limit = load(&shared->budget.limit),
         .limits = &table->limits,
     };
+    if (shared->regions)
+        regions_count(shared->regions, &out->regions, &out->region_bytes);
     for (uint32_t k = 0; k < COUNTER_COUNT_; k++)
         out->counters[k] = figures_counter(shared, k);
     _Static_assert(ARRAY_LEN(out->memory) == FIGURES_MEMORY, "rows of memory");

@@ -50,6 +50,8 @@ struct snapshot {
     uint32_t workers, workers_busy, loops, connections, connections_limit;
     uint64_t in_flight;
     uint64_t inflight_bytes, inflight_limit;
+    uint32_t regions; /* of shared memory, */
+    uint64_t region_bytes;
     const struct config_limits *limits;
     uint64_t counters[COUNTER_COUNT_];
     struct body_memory memory[7]; /* FIGURES_MEMORY */

@@ -170,6 +170,12 @@ class ToACollector(unittest.TestCase):
         if expected == 200:
             self.assertEqual((told["trace_level"], told["trace_rate"]), (["TIMESTAMPS"], "7"))
             self.assertEqual(settings()[1], told)
+            self.assertEqual(told["trace_count"], "-1")
+            self.assertEqual(settings(trace_count="25")[1]["trace_count"], "25")
+            self.assertEqual(settings()[1]["trace_rate"], "7")
+            for bad in ("-2", "many", "99999999999", ""):
+                self.assertEqual(settings(trace_count=bad)[0], 400)
+            self.assertEqual(settings(trace_count=None)[1]["trace_count"], "-1")
             self.assertEqual(settings(trace_file="/x")[0], 501)
             self.assertEqual(settings(trace_level=["OFF"])[1]["trace_level"], ["OFF"])
 

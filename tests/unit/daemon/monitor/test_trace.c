@@ -81,6 +81,13 @@ static void one_in_so_many(void **state)
     assert_int_equal(begun(traces, 1000, no), 0);
     traces_rate_set(traces, 1);
     assert_int_equal(begun(traces, 1000, ""), 1000);
+    traces_left_set(traces, 7);
+    assert_int_equal(begun(traces, 1000, yes), 1000); /* clients decide for themselves */
+    assert_int_equal(begun(traces, 1000, ""), 7);
+    assert_int_equal(traces_left(traces), 0);
+    assert_int_equal(begun(traces, 1000, ""), 0);
+    traces_left_set(traces, -1);
+    assert_int_equal(begun(traces, 1000, ""), 1000);
     traces_free(traces);
     traces_free(NULL);
 }
