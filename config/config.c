@@ -144,6 +144,7 @@ void config_free(struct config *config)
     free(config->repository);
     free(config->repository_mode);
     config_texts_free(config->repository_load, config->repository_load_count);
+    config_texts_free(config->plugins, config->plugins_count);
     free(config->readiness);
     free(config->cache);
     free(config->tokens);
@@ -191,6 +192,18 @@ static enum status read_load(const struct raw_list *raw, struct config *config,
     if (!config->repository_load)
         return error_no_memory(report->err, "the configuration");
     config->repository_load_count = raw->items_count;
+    return STATUS_OK;
+}
+
+static enum status read_plugins(const struct raw_list *raw, struct config *config,
+                                struct report *report)
+{
+    if (!raw->items_count)
+        return STATUS_OK;
+    config->plugins = config_texts_copy(raw->items, raw->items_count);
+    if (!config->plugins)
+        return error_no_memory(report->err, "the configuration");
+    config->plugins_count = raw->items_count;
     return STATUS_OK;
 }
 
@@ -271,6 +284,7 @@ static enum status read_all(const struct raw_config *raw, struct config *config,
     TRY(fields_read(config_server_fields, "", raw, config, report));
     TRY(read_listen(raw, &config->listen, report));
     TRY(read_load(&raw->repository_load, config, report));
+    TRY(read_plugins(&raw->plugins, config, report));
     TRY(read_models(raw, config, report));
     TRY(config_identities_read(raw, config, report));
     TRY(fields_read(config_limit_fields, "limits.", &raw->limits, &config->limits, report));

@@ -179,6 +179,8 @@ struct config {
     uint32_t trace_rate;     /* one request in so many is traced; 0: none; 1000 */
     char *trace_file;        /* for Chrome's viewer; NULL: none */
     char *trace_collector;   /* "http://HOST:PORT[/PATH]", OTLP as JSON; NULL: none */
+    char **plugins;          /* files of ops of one's own */
+    uint32_t plugins_count;
     struct config_model *models;
     uint32_t models_count;
     struct config_identity *identities;

@@ -96,6 +96,7 @@ static const cyaml_schema_field_t server_schema_fields[] = {
         .value = {CYAML_VALUE_MAPPING(CYAML_FLAG_OPTIONAL, struct raw_config,
                                       listen_schema_fields)},
     },
+    LIST_FIELD("plugins", raw_config, plugins, CONFIG_PLUGINS_MAX),
     LIST_FIELD("repository_load", raw_config, repository_load, CONFIG_MODELS_MAX),
     CYAML_FIELD_SEQUENCE("models", OPTIONAL, struct raw_config, models, &model_schema, 0,
                          CONFIG_MODELS_MAX),

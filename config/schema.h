@@ -23,6 +23,7 @@ enum {
     CONFIG_NAME_MAX = 64,
     CONFIG_LISTEN_MAX = 16,
     CONFIG_MODELS_MAX = 1024,
+    CONFIG_PLUGINS_MAX = 16,
     CONFIG_BATCHES_MAX = 32,
     CONFIG_SIZES_MAX = 64, /* of one kind */
     CONFIG_PREFERRED_MAX = 8,
@@ -134,6 +135,7 @@ enum {
     X(inputs)                                                                                      \
     X(scale)                                                                                       \
     X(bias)                                                                                        \
+    X(plugins)                                                                                     \
     X(repository_load)                                                                             \
     X(limits)
 
@@ -182,7 +184,7 @@ struct raw_config {
     CONFIG_LISTEN_FIELDS(CONFIG_RAW_MEMBER)
     struct raw_list doors[CONFIG_DOOR_COUNT_];
     struct raw_list tls;
-    struct raw_list repository_load;
+    struct raw_list repository_load, plugins;
     struct raw_identity *identities;
     uint32_t identities_count;
     struct raw_model *models;

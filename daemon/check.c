@@ -142,6 +142,8 @@ static enum status device_and_cache_open(struct check *c, struct error *err)
                                             .counters = &c->counters,
                                             .trust = c->trust,
                                             .limit = c->config->cache_bytes,
+                                            .plugins = c->config->plugins,
+                                            .n_plugins = c->config->plugins_count,
                                             .build_memory_bytes = c->config->build_memory_bytes,
                                             .stop = &c->stop};
     return plan_cache_new(&cache, &c->cache, err);

@@ -33,6 +33,8 @@ struct child_build {
     uint32_t n_inputs;
     const struct config_texts *sizes; /* CONFIG_SIZE_COUNT_ of them; NULL: none */
     const char *precision;            /* NULL: fp32 */
+    char *const *plugins;             /* files; may be none */
+    uint32_t n_plugins;
     uint32_t timeout_s;
     uint64_t memory_bytes;      /* 0: three quarters of the machine's */
     const struct log_sink *log; /* gets its lines, as verbose */

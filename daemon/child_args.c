@@ -11,7 +11,7 @@
 #include "base/compiler.h"
 #include "daemon/child_confine.h"
 
-enum { ARGS_MAX = 32, ARGS_OF_INPUT = 6 };
+enum { ARGS_MAX = 64, ARGS_OF_INPUT = 6, PLUGINS_OF_BUILD = 16 };
 
 /* "NAME=1,2,3" */
 static char *text_of_numbers(const char *name, const float *values, uint32_t n)
@@ -105,10 +105,15 @@ static bool argv_fill(struct child_args *args, const struct child_build *build)
         args->argv[n] = (char *)(uintptr_t)fixed[n];
     snprintf(args->threads, sizeof(args->threads), "%u", build->threads);
     args->argv[n++] = args->threads;
-    static char reference[] = "--reference-only", batch[] = "--batch", precision[] = "--precision";
+    static char reference[] = "--reference-only", batch[] = "--batch", precision[] = "--precision",
+                plugin[] = "--plugin";
     if (build->precision) {
         args->argv[n++] = precision;
         args->argv[n++] = (char *)(uintptr_t)build->precision;
+    }
+    for (uint32_t i = 0; i < MIN(build->n_plugins, (uint32_t)PLUGINS_OF_BUILD); i++) {
+        args->argv[n++] = plugin;
+        args->argv[n++] = build->plugins[i];
     }
     if (build->reference)
         args->argv[n++] = reference;

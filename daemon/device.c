@@ -18,6 +18,8 @@ static uint32_t thread_count(const struct config *config)
 enum status device_configured_open(const struct config *config, const struct log_sink *log,
                                    struct device **out, struct error *err)
 {
+    for (uint32_t i = 0; i < config->plugins_count; i++)
+        TRY(engine_plugin_load(config->plugins[i], err));
     const struct device_options options = {
         .threads = thread_count(config),
         .reference_only = getenv("INFERD_REFERENCE_KERNELS") != NULL,

@@ -415,6 +415,8 @@ static enum status parts_make(struct models *m, struct error *err)
                                             .device = shared->device,
                                             .device_spec = shared->device_name,
                                             .reference = shared->reference,
+                                            .plugins = m->config->plugins,
+                                            .n_plugins = m->config->plugins_count,
                                             .build_memory_bytes = m->config->build_memory_bytes,
                                             .log = &shared->log,
                                             .counters = &shared->counters,

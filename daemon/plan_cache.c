@@ -263,6 +263,8 @@ static enum status plan_make(struct loading *l, int model, int plan, struct erro
         .n_inputs = w->config.inputs_count,
         .sizes = w->config.sizes,
         .precision = w->config.precision,
+        .plugins = config->plugins,
+        .n_plugins = config->n_plugins,
         .timeout_s = l->timeout_s,
         .memory_bytes = config->build_memory_bytes,
         .log = config->log,

@@ -30,7 +30,9 @@ struct plan_cache_config {
     uint64_t limit;     /* bytes of plans in it; 0: any number */
     struct device *device;
     const char *device_spec;
-    bool reference;              /* the device has plain kernels only */
+    bool reference;       /* the device has plain kernels only */
+    char *const *plugins; /* files, for builds; may be none */
+    uint32_t n_plugins;
     uint64_t build_memory_bytes; /* 0: three quarters of the machine's */
     const struct log_sink *log;
     struct counters *counters;

@@ -48,6 +48,7 @@ static const char *const groups[IR_GROUP_COUNT_] = {
     [IR_GROUP_INDEX] = "Indices",
     [IR_GROUP_IMAGE] = "Images",
     [IR_GROUP_LAYOUT] = "Layouts",
+    [IR_GROUP_PLUGIN] = "Plugins",
 };
 
 static const struct {

@@ -37,8 +37,9 @@ enum {
 };
 
 struct backend;
-struct backend_op;    /* a node made ready to run; defined by each backend, as those below */
-struct backend_graph; /* a captured sequence of launches */
+struct plugin_registry; /* engine/plugin/plugin.h */
+struct backend_op;      /* a node made ready to run; defined by each backend, as those below */
+struct backend_graph;   /* a captured sequence of launches */
 struct backend_stream;
 struct backend_event;
 struct backend_arena;
@@ -180,6 +181,10 @@ struct backend {
     const char *name;
     bool host_memory; /* device memory is host memory: ops may read a caller's bytes in place */
     bool stable_addresses; /* launches must see the same addresses every time (graph capture) */
+
+    /* A backend in a module has a copy of the plugins' registry: this makes it use the program's.
+     * [opt] */
+    void (*plugins)(struct plugin_registry *registry);
 
     /* --- device --- */
     enum status (*device_count)(uint32_t *out, struct error *err);

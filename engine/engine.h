@@ -99,6 +99,11 @@ struct engine_info {
     size_t out_bytes_max; /* the largest out_bytes: a buffer of this size serves every profile */
 };
 
+/* Opens a plugin's file (engine/plugin/inferd_plugin.h), whose ops models and plans may then have.
+ * To be called before devices are opened; the plugin stays until the process ends. A file that was
+ * loaded already is taken as done. */
+enum status engine_plugin_load(const char *path, struct error *err);
+
 /* spec: "cpu", "cuda", "cuda:N", "fault". Options may be NULL. */
 enum status engine_device_open(const char *spec, const struct device_options *options,
                                struct device **out, struct error *err);

@@ -32,6 +32,8 @@ static const struct arg options[] = {
      "of a model: fused for cpu (default), cuda, cuda:N"},
     {"verbose", 'v', ARG_COUNT, offsetof(struct graph_args, model.verbose), NULL,
      "say what was fused; twice: also what was not, and why"},
+    {"plugin", 0, ARG_TEXTS, offsetof(struct graph_args, model.plugins), "FILE.so",
+     "ops of one's own; may be given several times"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -50,6 +52,7 @@ static const char *const colors[IR_GROUP_COUNT_] = {
     [IR_GROUP_CONVOLUTION] = "#cfe2f3", [IR_GROUP_PRODUCT] = "#d9ead3",
     [IR_GROUP_REDUCTION] = "#fff2cc",   [IR_GROUP_NORM] = "#ead1dc",
     [IR_GROUP_ELEMENTWISE] = "#fce5cd", [IR_GROUP_LAYOUT] = "#f4cccc",
+    [IR_GROUP_PLUGIN] = "#d9d2e9",
 };
 
 /* Vertices: the graph's inputs, then its nodes, then its outputs. */
@@ -265,6 +268,7 @@ static enum status draw_plan(const struct graph_args *args, const char *path, st
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "--%s is about models: a plan is drawn as it was built",
                          args->fused ? "fused" : "device");
+    TRY(model_plugins_load(&args->model, err));
     TRY(plan_read(path, &plan, err));
     const struct ir_graph *graph = NULL;
     for (uint32_t i = 0; i < plan->n_profiles && !graph; i++)

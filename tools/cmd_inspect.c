@@ -26,6 +26,8 @@ static const struct arg options[] = {
      "of a plan: only this profile; of a model: check it for so many instances (default: 1)"},
     {"dim", 0, ARG_TEXTS, offsetof(struct inspect_args, model.dims), "NAME=N",
      "of a model: value of another symbolic dimension"},
+    {"plugin", 0, ARG_TEXTS, offsetof(struct inspect_args, model.plugins), "FILE.so",
+     "ops of one's own; may be given several times"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -330,6 +332,7 @@ static enum status inspect_plan(const struct inspect_args *args, const char *pat
 {
     CLEANUP(plan_cleanup) struct plan *plan = NULL;
     TRY(model_args_check(&args->model, path, err));
+    TRY(model_plugins_load(&args->model, err));
     TRY(plan_read(path, &plan, err));
     if (!has_profile(args, plan))
         return no_such_profile(args->batch, plan, err);

@@ -33,6 +33,8 @@ const struct arg model_device_options[] = {
     {"device", 0, ARG_TEXT, FIELD(device), "DEVICE", "cpu (default), cuda, cuda:N"},
     {"threads", 0, ARG_U32, FIELD(threads), "N",
      "CPU: threads of one stream (default: one a core)"},
+    {"plugin", 0, ARG_TEXTS, FIELD(plugins), "FILE.so",
+     "ops of one's own (inferd_plugin.h); may be given several times"},
     {"verbose", 'v', ARG_COUNT, FIELD(verbose), NULL,
      "say more of a build; -vv: each fusion; -vvv: each candidate"},
     NO_MORE,
@@ -124,6 +126,13 @@ struct log_sink model_log(const struct model_args *args)
     return (struct log_sink){.level = level, .write = write_log};
 }
 
+enum status model_plugins_load(const struct model_args *args, struct error *err)
+{
+    for (uint32_t i = 0; i < args->plugins.n; i++)
+        TRY(engine_plugin_load(args->plugins.list[i], err));
+    return STATUS_OK;
+}
+
 enum status model_device_open(const struct model_args *args, const char *plan,
                               const struct log_sink *log, struct device **out, struct error *err)
 {
@@ -143,6 +152,7 @@ enum status model_device_open(const struct model_args *args, const char *plan,
         .script = args->fault,
         .log = log,
     };
+    TRY(model_plugins_load(args, err));
     return engine_device_open(name, &options, out, err);
 }
 
@@ -470,6 +480,7 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "--min-segment: all layers run on this device, '%s'; it is for a GPU",
                          device->backend->name);
+    TRY(model_plugins_load(args, err));
     TRY(parse_precision(args, &s->options.precision, err));
     TRY(parse_max_error(args, &s->options, err));
     TRY(parse_ranges(args, &s->ranges, &s->options, err));
@@ -583,6 +594,7 @@ enum status model_survey(const char *path, const struct model_args *args, uint32
     if (!arena || !w)
         return error_no_memory(err, "a survey");
     TRY(wishes_parse(args, w, err));
+    TRY(model_plugins_load(args, err));
     TRY(onnx_open(path, &model, err));
     const struct build_wishes wishes = {.dims = w->dims,
                                         .n_dims = args->dims.n,

@@ -24,7 +24,7 @@ struct model_args {
     const char *device, *precision, *timing_cache, *fault, *max_error, *data;
     struct arg_texts dims, shapes, profiles, values;
     struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
-    struct arg_texts ranges;
+    struct arg_texts ranges, plugins;
     const char *missing_ranges;
     uint32_t threads, min_segment;
     uint64_t max_bytes; /* 0: the machine's memory */
@@ -56,6 +56,9 @@ bool model_is_plan(const char *path);
 
 /* Prints to stderr: warnings always, more by args->verbose. */
 struct log_sink model_log(const struct model_args *args);
+
+/* Loads the plugins that the options name; also done by all functions below that may need them. */
+enum status model_plugins_load(const struct model_args *args, struct error *err);
 
 /* `plan` is the plan that the device will run, or NULL. Without --threads the device gets the
  * plan's number of threads. */

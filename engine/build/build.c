@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "engine/build/widen.h"
+#include "engine/ir/plugin_node.h"
 #include "engine/passes/pass.h"
 
 static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
@@ -213,7 +214,8 @@ static bool mixes_instances(const struct ir_graph *graph)
 {
     assert(graph);
     for (uint32_t i = 0; i < graph->n_nodes; i++)
-        if (ir_op_has(ir_node(graph, i)->op, IR_TRAIT_MIXES))
+        if (ir_op_has(ir_node(graph, i)->op, IR_TRAIT_MIXES) ||
+            ir_plugin_mixes(graph, ir_node(graph, i)))
             return true;
     return false;
 }
@@ -245,7 +247,7 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
     }
     TRY(import_graph(b->model, &quiet, 1, &steps_of_one, &one, err));
     if (mixes_instances(one))
-        return not_batched(b, "NonMaxSuppression puts the boxes of all instances together");
+        return not_batched(b, "a layer puts what it makes of all instances together");
     enum status status = import_graph(b->model, &quiet, 2, &steps_of_two, &two, &why);
     if (status == STATUS_RESOURCE_EXHAUSTED)
         return error_copy(err, &why); /* says nothing about the model */

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "base/compiler.h"
+#include "engine/ir/plugin_node.h"
 #include "kernels/cpu/ref.h"
 
 typedef enum status (*run)(const struct call *c);
@@ -402,6 +403,30 @@ static enum status run_dequantise(const struct call *c)
     return STATUS_OK;
 }
 
+/* The first kernel of a plugin's op is the reference. */
+static enum status run_plugin(const struct call *c)
+{
+    struct plugin_node node;
+    const void *inputs[INFERD_PLUGIN_MAX_INPUTS];
+    void *outputs[INFERD_PLUGIN_MAX_OUTPUTS];
+    TRY(ir_plugin_read(c->graph, c->node, DTYPE_NONE, &node, c->err));
+    for (uint32_t i = 0; i < node.node.n_inputs; i++)
+        inputs[i] = c->in[i].data;
+    for (uint32_t i = 0; i < node.node.n_outputs; i++)
+        outputs[i] = c->out[i].data;
+    const struct plugin_run how = {
+        .inputs = inputs, .outputs = outputs, .workspace = c->scratch, .threads = 1};
+    return plugin_kernel_run(&node.op->kernels[0], &node, &how, c->err);
+}
+
+static size_t scratch_of_plugin(const struct ir_graph *graph, const struct ir_node *node)
+{
+    struct plugin_node read;
+    if (ir_plugin_read(graph, node, DTYPE_NONE, &read, NULL))
+        return 0; /* the run says why */
+    return plugin_kernel_workspace(&read.op->kernels[0], &read);
+}
+
 static const run runs[IR_OP_COUNT_] = {
 #define OP(NAME, number, name, ...) [IR_OP_##NAME] = run_##name,
 #include "engine/ir/ops.def"
@@ -426,6 +451,8 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
         return ref_nms_scratch(x->dim[1]);
     case IR_OP_RECURRENT:
         return ref_recurrent_scratch(x, (enum ir_recurrent)ir_attr_int(node, IR_ATTR_FUNC));
+    case IR_OP_PLUGIN:
+        return scratch_of_plugin(graph, node);
     case IR_OP_DET:
         return ref_det_scratch(x->dim[x->rank - 1]);
     default:

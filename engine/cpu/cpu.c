@@ -19,6 +19,7 @@
 #include "engine/cpu/cost.h"
 #include "engine/cpu/native.h"
 #include "engine/cpu/onednn.h"
+#include "engine/cpu/plugin.h"
 #include "engine/cpu/reference.h"
 #include "engine/stored.h"
 #include "engine/cpu/waits.h"
@@ -47,6 +48,7 @@ struct backend_arena {
 /* Exactly one of the three is set. */
 struct backend_op {
     struct reference_op *reference;
+    struct plugin_op *plugin;
     struct native_op *native;
     struct onednn_op *onednn;
 };
@@ -263,6 +265,7 @@ static enum status ask(void *user, const struct ir_graph *graph, struct error *e
     const struct question *q = user;
     struct onednn *onednn = cpu_device_of(q->device)->onednn;
     if (onednn) {
+        TRY(plugin_candidates(graph, q->node, q->visit, q->user, err));
         TRY(onednn_candidates(onednn, graph, q->node, q->precision, q->visit, q->user, err));
         TRY(native_candidates(q->device->threads, graph, q->node, q->visit, q->user, err));
     }
@@ -331,6 +334,7 @@ static void op_free(struct backend_op *op)
     if (!op)
         return;
     reference_op_free(op->reference);
+    plugin_op_free(op->plugin);
     native_op_free(op->native);
     onednn_op_free(op->onednn);
     free(op);
@@ -346,13 +350,16 @@ static enum status fill_op(struct backend_op *op, struct cpu_device *device,
                            const struct tactic *tactic, struct error *err)
 {
     bool onednn = is_onednn(tactic), native = tactic->id == NATIVE_TACTIC;
-    if ((onednn || native) && !device->onednn)
+    bool plugin = tactic->id == PLUGIN_TACTIC;
+    if ((onednn || native || plugin) && !device->onednn)
         return reference_only(node, err);
     if ((onednn || native) && !ir_node_is_uniform(graph, node) && !stored_any(graph, node))
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "layer '%s': no kernel takes tensors of several types", node->name);
     if (onednn)
         return onednn_op_prepare(device->onednn, graph, node, tactic, &op->onednn, err);
+    if (plugin)
+        return plugin_op_prepare(device->base.threads, graph, node, tactic, &op->plugin, err);
     if (native)
         return native_op_prepare(device->base.threads, graph, node, tactic, &op->native, err);
     return reference_op_prepare(graph, node, tactic, &op->reference, err);
@@ -376,6 +383,8 @@ static uint64_t op_workspace(const struct backend_op *op)
         return onednn_op_workspace(op->onednn);
     if (op->native)
         return native_op_workspace(op->native);
+    if (op->plugin)
+        return plugin_op_workspace(op->plugin);
     return op->reference ? reference_op_workspace(op->reference) : 0;
 }
 
@@ -385,6 +394,8 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
 {
     if (op->onednn)
         return onednn_op_launch(op->onednn, inputs, outputs, workspace, err);
+    if (op->plugin)
+        return plugin_op_launch(op->plugin, inputs, outputs, workspace, err);
     if (op->reference)
         return reference_op_launch(op->reference, inputs, outputs, workspace, err);
     return native_op_launch(op->native, inputs, outputs, workspace, err);

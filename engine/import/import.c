@@ -249,6 +249,8 @@ void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t ind
     m->n_emitted = 0;
     m->label = label_of(m, node, index);
     m->row = map_op_find(node->domain, node->op, m->opset, &other);
+    if (!m->row && !other)
+        m->row = map_plugin_row(node->domain, node->op);
     if (m->row)
         map_check_form(m);
     else if (other)
@@ -256,7 +258,7 @@ void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t ind
     else if (node->domain[0] && map_domain_known(node->domain))
         map_refuse(m, "this op of domain '%s' is not supported", node->domain);
     else if (node->domain[0])
-        map_refuse(m, "the op's domain '%s' is not supported", node->domain);
+        map_refuse(m, "the op's domain '%s' is not supported, and no plugin has it", node->domain);
     else
         map_refuse(m, "this op is not supported");
 }

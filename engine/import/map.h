@@ -50,6 +50,8 @@ struct map_op {
 
 const struct map_op *map_op_at(uint32_t i); /* NULL behind the last row */
 
+/* The row of all ops of plugins; NULL: no plugin has this op. */
+const struct map_op *map_plugin_row(const char *domain, const char *op);
 bool map_domain_known(const char *domain); /* some row is of this domain */
 const struct map_op *map_op_find(const char *domain, const char *op, int64_t opset,
                                  const struct map_op **other_opset);

@@ -70,6 +70,9 @@ void map_qlinear_unary(struct mapper *m);
 void map_qlinear_where(struct mapper *m);
 void map_qgemm(struct mapper *m);
 
+/* ops_plugin.c */
+void map_plugin(struct mapper *m);
+
 /* ops_loss.c */
 void map_likelihood_loss(struct mapper *m);
 void map_cross_entropy_loss(struct mapper *m);

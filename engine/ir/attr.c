@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ATTR_COUNT_MAX = 64 }; /* values; the longest list has 2 * SHAPE_MAX_RANK */
+enum { ATTR_COUNT_MAX = 512 }; /* values: a plugin's words; others have 2 * SHAPE_MAX_RANK */
 
 const struct ir_attr *ir_attr(const struct ir_node *node, enum ir_attr_key key)
 {

@@ -89,6 +89,7 @@ enum ir_group {
     IR_GROUP_INDEX,
     IR_GROUP_IMAGE,
     IR_GROUP_LAYOUT,
+    IR_GROUP_PLUGIN,
     IR_GROUP_COUNT_
 };
 

@@ -48,6 +48,8 @@ static enum status open_device(const char *spec, const struct inferd_engine_devi
     TRY(library_read(&options, sizeof(options), theirs, err));
     TRY(set_callbacks(d, &options, err));
     struct device_options inner = {.threads = options.threads, .log = &d->log};
+    for (uint32_t i = 0; i < options.n_plugins; i++)
+        TRY(engine_plugin_load(options.plugins[i], err));
     if (!inner.threads && options.plan)
         TRY(engine_plan_threads(options.plan, &inner.threads, err));
     inner.allocator = options.allocator ? &d->memory : NULL;

@@ -212,6 +212,10 @@ struct inferd_engine_device_options {
     void *log_user;
     enum inferd_engine_log_level log_level;          /* lines above it are not made */
     const struct inferd_engine_allocator *allocator; /* read at once; NULL: the library's own */
+    /* Files of ops that plans need (inferd_plugin.h). They are opened before the device, with all
+     * the rights of the process, and stay until it ends. */
+    const char *const *plugins;
+    uint32_t n_plugins;
 };
 INFERD_ENGINE_STRUCT(device_options)
 

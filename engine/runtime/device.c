@@ -5,6 +5,7 @@
 
 #include "engine/backend.h"
 #include "engine/engine.h"
+#include "engine/plugin/plugin.h"
 #include "engine/runtime/memory.h"
 #include "engine/runtime/module.h"
 
@@ -57,6 +58,11 @@ enum status backend_find(const char *spec, const struct backend **out, uint32_t 
     }
     return error_set(err, STATUS_INVALID_ARGUMENT, "device '%s': known are cpu, cuda and cuda:N",
                      spec);
+}
+
+enum status engine_plugin_load(const char *path, struct error *err)
+{
+    return plugin_load(path, err);
 }
 
 enum status engine_device_open(const char *spec, const struct device_options *options,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "engine/plugin/plugin.h"
 
 /* Places of modules, from the folder of the program, or of the library that this is part of: beside
  * it, in a build folder, installed with the program, installed with the library. */
@@ -101,6 +102,8 @@ enum status module_open(const char *name, const char *title, const struct backen
         return error_set(err, STATUS_FAILED_PRECONDITION,
                          "the %s module has ABI %u, expected %d: %s is of another version", title,
                          table->abi, BACKEND_ABI, search.path);
+    if (table->plugins)
+        table->plugins(plugin_registry());
     *out = table;
     return STATUS_OK;
 }

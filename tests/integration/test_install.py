@@ -21,7 +21,8 @@ EXPECTED = ["bin/inferd", "bin/inferctl", "include/inferd/client.h", "inferd/inf
             "man/man1/inferctl.1", "man/man5/inferd.yaml.5", "man/man8/inferd.8",
             "share/inferd/proto/inferd.proto", "share/inferd/proto/inference.proto",
             "pkgconfig/inferd-client.pc", "pkgconfig/inferd-engine.pc",
-            "include/inferd_engine.h"]
+            "include/inferd_engine.h",
+            "include/inferd_plugin.h"]
 PAGES = (pathlib.Path(__file__).resolve().parents[2] / "docs").glob("*.md")
 EXPECTED += [f"doc/inferd/{page.name}" for page in PAGES]
 

@@ -78,7 +78,9 @@ MEMBER(view, dtype, 24);
 MEMBER(view, rank, 28);
 MEMBER(view, dim, 32);
 SIZE(view, 96);
-SIZE(device_options, 56);
+MEMBER(device_options, plugins, 56);
+MEMBER(device_options, n_plugins, 64);
+SIZE(device_options, 72);
 
 /* --- an allocator that counts, fails on demand, and gives dirty memory --- */
 

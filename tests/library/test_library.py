@@ -20,6 +20,7 @@ BUILD, INFERCTL, ROOT = map(os.path.abspath, sys.argv[1:4])
 SANITIZE, CC, CXX = sys.argv[4], sys.argv[5].split(), sys.argv[6].split()
 EXAMPLE = pathlib.Path(ROOT, "engine/library/examples/run_plan.c")
 CHECK = pathlib.Path(ROOT, "tests/library/check.c")
+os.environ.pop("LD_LIBRARY_PATH", None)  # it names the build folder's library
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
 

@@ -11,6 +11,7 @@
 #include "engine/cpu/eval.h"
 #include "tests/test.h"
 #include "tests/unit/passes/parse.h"
+#include "tests/unit/plugin/sample.h"
 
 /* The line that makes y. Indices and lengths are constants written "=0", one for each such operand
  * in order, so that a test can put in another value. */
@@ -61,6 +62,7 @@ static const char *const cases[IR_OP_COUNT_] = {
     [IR_OP_QUANTIZE] = "y = quantise \"n\" (x FP32[2,3], s FP32[3]=+, z INT8[3]) to=6 axis=1",
     [IR_OP_DEQUANTIZE] = "y = dequantise \"n\" (x UINT8[2,3], s FP32[], z UINT8[]) to=11",
     [IR_OP_DET] = "y = det \"n\" (x FP32[2,3,3])",
+    [IR_OP_PLUGIN] = "y = plugin \"n\" (x FP32[2,3]) words=" SAMPLE_WORDS,
 };
 
 static const struct ir_node *only_node(const struct ir_graph *graph, enum ir_op op)
@@ -134,6 +136,8 @@ static void what_may_fail_is_in_the_table(void **state UNUSED)
 
 int main(void)
 {
+    if (sample_load(NULL))
+        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_has_a_kernel),
         cmocka_unit_test(what_may_fail_is_in_the_table),

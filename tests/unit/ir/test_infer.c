@@ -9,6 +9,7 @@
 
 #include "engine/ir/ir.h"
 #include "tests/test.h"
+#include "tests/unit/plugin/sample.h"
 
 /* Inputs are written "FP32[1,3,8,8] INT64[2] -", attributes "pads=1,1,1,1 alpha=0.5f". */
 struct rule_case {
@@ -387,6 +388,10 @@ static const struct rule_case cases[] = {
     {IR_OP_DEQUANTIZE, "INT64[3] FP32[]", "to=12", REFUSED("dequantises INT64")},
     {IR_OP_DEQUANTIZE, "INT8[3] FP32[]", "to=2", REFUSED("dequantises INT8 to UINT8")},
     {IR_OP_DEQUANTIZE, "FP32[3] FP32[]", "to=12", REFUSED("an integer")},
+    {IR_OP_PLUGIN, "FP32[2,3]", "words=" SAMPLE_WORDS, "FP32[2,3]", NULL},
+    {IR_OP_PLUGIN, "INT64[]", "words=" SAMPLE_WORDS, "INT64[]", NULL},
+    {IR_OP_PLUGIN, "FP32[2,3]", "words=0,1,116", REFUSED("damaged")},
+    {IR_OP_PLUGIN, "FP32[2,3]", "", REFUSED("words is missing")},
     /* what no op is */
     {IR_OP_NONE, "FP32[1]", "", REFUSED("no such op")},
     {(enum ir_op)IR_OP_COUNT_, "FP32[1]", "", REFUSED("no such op")},
@@ -539,6 +544,8 @@ static void apply_adds_as_many_outputs_as_named(void **state)
 
 int main(void)
 {
+    if (sample_load(NULL))
+        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules),
         cmocka_unit_test(every_op_is_covered),

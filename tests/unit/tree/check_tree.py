@@ -33,18 +33,19 @@ LAYERS = {
 # the same inside engine/; "." stands for engine/*.h itself
 ENGINE_LAYERS = {
     ".": ["ir"],
-    "ir": [],
-    "import": ["ir"],
+    "plugin": [],
+    "ir": ["plugin"],
+    "import": ["ir", "plugin"],
     "passes": ["ir", "import"],
     "tune": [".", "ir"],
     "plan": [".", "ir"],
     "quant": ["ir"],
     "guard": [".", "ir", "tune"],
     "build": [".", "ir", "import", "passes", "tune", "guard", "plan", "quant", "runtime"],
-    "runtime": [".", "ir", "plan"],
-    "library": [".", "ir", "runtime"],
-    "cpu": [".", "ir"],
-    "cuda": [".", "ir"],
+    "runtime": [".", "ir", "plan", "plugin"],
+    "library": [".", "ir", "plugin", "runtime"],
+    "cpu": [".", "ir", "plugin"],
+    "cuda": [".", "ir", "plugin"],
 }
 # what the daemon may see of the engine: never the importer, a pass or the tuner
 DAEMON_SEES = {"engine/engine.h", "engine/backend.h"}
