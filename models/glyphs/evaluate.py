@@ -72,21 +72,27 @@ class Bench:
                              "--json", *self.device)
         return json.loads(said)["p50_us"]
 
-    def error(self, plan):
-        """Of the outputs, as the build measured it, and how many layers were held back for it."""
-        kept = json.loads(self.inferctl("inspect", plan, "--json")).get("exactness")
+    def says(self, plan, precision):
+        """The error of the outputs as the build measured it, and notes on the plan."""
+        told = json.loads(self.inferctl("inspect", plan, "--json"))
+        kept, notes = told.get("exactness"), []
+        types = {layer["precision"] for layer in told["profiles"][-1]["layers"]}
+        if precision in RANGES and not any("8" in name for name in types):
+            notes.append("no layer in 8 bits")
         if not kept:
-            return "", 0
-        worst = max((o["error"] for o in kept["outputs"] if o["error"] is not None), default=0)
-        return f"{worst:.4f}", len(kept["held"])
+            return "", notes
+        if kept["held"]:
+            notes.append(f"{len(kept['held'])} held back")
+        worst = [o["error"] for o in kept["outputs"]]
+        return "not finite" if None in worst else f"{max(worst):.4f}", notes
 
     def row(self, model, precision, method, own):
         plan = self.plan(model, precision, method)
         known = self.known(plan)
-        error, held = self.error(plan)
+        error, notes = self.says(plan, "int8" if own else precision)
         name = model.stem.removeprefix("glyphs_").removesuffix("_aware")
-        says = ("quantisation-aware" if own else method or "") + (f", {held} held" if held else "")
-        cells = [name, "int8" if own else precision, says, f"{known:.2f}", error,
+        how = ", ".join(filter(None, ["quantisation-aware" if own else method, *notes]))
+        cells = [name, "int8" if own else precision, how, f"{known:.2f}", error,
                  f"{plan.stat().st_size / 1e6:.2f}", f"{self.speed(plan, 1):.0f}",
                  f"{self.speed(plan, self.args.batch):.0f}"]
         print("| " + " | ".join(cells) + " |", flush=True)

@@ -28,7 +28,7 @@ import quantise
 
 SEED = 20261123
 AWARE = "residual"    # the one that is also trained with rounding
-RATE = {"residual": 4e-3, "mobilenet": 4e-3, "transformer": 1.5e-3}
+RATE = {"residual": 4e-3, "mobilenet": 4e-3, "transformer": 1e-3}
 AWARE_RATE = 2e-4
 WARM = 0.1            # of all steps, until the rate is reached
 DECAY = 0.02
