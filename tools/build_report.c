@@ -170,8 +170,31 @@ static void print_profiles(const struct plan *plan)
     for (uint32_t i = 0; i < plan->n_profiles; i++) {
         struct families f = {.n = 0};
         count(&f, plan->profiles[i].graph);
-        printf("  batch %u: %u layers, %.1f us\n", plan->profiles[i].batch, f.layers,
-               (double)f.ns / 1000);
+        printf("  batch %u", plan->profiles[i].batch);
+        for (uint32_t k = 0; k < plan->n_free; k++)
+            printf(", %s %lld", plan->free[k].name, (long long)plan->profiles[i].values[k]);
+        printf(": %u layers, %.1f us\n", f.layers, (double)f.ns / 1000);
+    }
+}
+
+/* Whether an earlier profile has the same size of that dimension. */
+static bool is_told(const struct plan *plan, uint32_t profile, uint32_t dim)
+{
+    for (uint32_t i = 0; i < profile; i++)
+        if (plan->profiles[i].values[dim] == plan->profiles[profile].values[dim])
+            return true;
+    return false;
+}
+
+/* The sizes that requests may have. */
+static void print_sizes(const struct plan *plan)
+{
+    for (uint32_t k = 0; k < plan->n_free; k++) {
+        printf("  sizes of '%s':", plan->free[k].name);
+        for (uint32_t i = 0; i < plan->n_profiles; i++)
+            if (!is_told(plan, i, k))
+                printf(" %lld", (long long)plan->profiles[i].values[k]);
+        printf("%s\n", plan->free[k].pads ? "" : "; requests of other sizes are refused");
     }
 }
 
@@ -183,6 +206,7 @@ void build_report_print(const struct plan *plan, const struct build_report *repo
     count(&f, graph);
     for (uint32_t i = 0; i < f.n; i++)
         device = device || strcmp(f.list[i].backend, "cpu") != 0;
+    print_sizes(plan);
     print_widened(report);
     print_fusion(report, all);
     print_ranges(&report->ranges);

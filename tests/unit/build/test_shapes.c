@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What users say of sizes, and the points that follow. */
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/build/build.h"
 #include "engine/cpu/eval.h"
@@ -176,6 +178,153 @@ static void points_become_profiles(void **state UNUSED)
     engine_device_close(options.device);
 }
 
+/* --- plans of several points --- */
+
+static struct plan *points_plan(void)
+{
+    struct build_range ranges[2];
+    struct device_options cpu = {.threads = 1, .reference_only = true};
+    struct build_options options = {.evaluator = {.eval = cpu_eval_node}, .no_timing = true};
+    struct wire graph = {.n = 0}, bytes;
+    static const int64_t any[] = {-1, -2, 4};
+    struct onnx_model *model;
+    struct plan *plan = NULL;
+    struct error err;
+    wire_input(&graph, "x", 1, 3, any);
+    wire_node(&graph, "Relu", "x", "y", NULL);
+    wire_output(&graph, "y");
+    wire_model(&bytes, &graph, 13);
+    assert_int_equal(onnx_open_memory(bytes.data, bytes.n, &model, &err), STATUS_OK);
+    assert_int_equal(build_range_parse("x=1..2x4..8x4", &ranges[0], &err), STATUS_OK);
+    assert_int_equal(engine_device_open("cpu", &cpu, &options.device, &err), STATUS_OK);
+    options.shapes = ranges;
+    options.n_shapes = 1;
+    if (build_plan(model, &options, &plan, &err))
+        fail_msg("%s", err.text);
+    onnx_close(model);
+    engine_device_close(options.device);
+    return plan;
+}
+
+static void a_plan_file_keeps_its_points(void **state UNUSED)
+{
+    char path[] = "/tmp/test_shapes.XXXXXX";
+    struct plan *plan = points_plan(), *again = NULL;
+    struct error err;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    enum status status = plan_write(path, plan, &err);
+    status = status ? status : plan_read(path, &again, &err);
+    unlink(path);
+    if (status)
+        fail_msg("%s", err.text);
+    assert_int_equal(again->n_free, 1);
+    assert_string_equal(again->free[0].name, "m");
+    assert_int_equal(again->free[0].low, 4);
+    assert_int_equal(again->free[0].high, 8);
+    assert_int_equal(again->n_profiles, 4); /* 4 and 8, each for 1 and 2 instances */
+    assert_int_equal(again->profiles[3].values[0], 8);
+    assert_int_equal(again->input_axes[0].free[1], 1);
+    assert_int_equal(again->output_axes[0].free[1], 0);
+    assert_int_equal(again->outputs[0].shape.dim[1], -1);
+    plan_free(again);
+    plan_free(plan);
+}
+
+static void bend(struct plan *p, int how)
+{
+    switch (how) {
+    case 0:
+        p->free[0].low = 0;
+        break;
+    case 1:
+        p->free[0].high = 3;
+        break;
+    case 2:
+        p->free[0].high = INT64_MAX;
+        break;
+    case 3:
+        p->free[0].high = 7;
+        break; /* a point lies beyond */
+    case 4:
+        p->profiles[1].values[0] = 8;
+        break; /* a point twice */
+    case 5:
+        p->profiles[3].values[0] = 4;
+        break;
+    case 6:
+        p->profiles[0].values[0] = p->profiles[1].values[0] = 5;
+        break;
+    case 7:
+        p->input_axes[0].free[1] = 2;
+        break; /* there is no such */
+    case 8:
+        p->input_axes[0].free[1] = 0;
+        break;
+    case 9:
+        p->input_axes[0].free[0] = 1;
+        break; /* the batch */
+    case 10:
+        p->input_axes[0].free[2] = 1;
+        break;
+    case 11:
+        p->input_axes[0].batch = 1;
+        break;
+    case 12:
+        p->input_axes[0].batch = 3;
+        break;
+    case 13:
+        p->input_axes[0].shared = true;
+        break;
+    case 14:
+        p->output_axes[0].shared = true;
+        break;
+    case 15:
+        p->inputs[0].shape.dim[1] = 4;
+        break;
+    case 16:
+        p->outputs[0].shape.dim[1] = 8;
+        break;
+    case 17:
+        p->outputs[0].shape.dim[2] = -1;
+        p->outputs[0].shape.dim[1] = 3;
+        break;
+    case 18:
+        p->n_free = 0;
+        break;
+    case 19:
+        p->n_free = PLAN_MAX_FREE + 1;
+        break;
+    case 20:
+        p->profiles[3].batch = 3;
+        break;
+    case 21:
+        p->batched = false;
+        break;
+    case 22:
+        p->output_axes[0].free[2] = 1;
+        break;
+    default:
+        fail_msg("how?");
+    }
+}
+
+static void bent_points_are_refused(void **state UNUSED)
+{
+    for (int how = 0; how <= 22; how++) {
+        struct plan *plan = points_plan();
+        struct error err;
+        uint32_t n_profiles = plan->n_profiles;
+        assert_int_equal(plan_check(plan, &err), STATUS_OK);
+        bend(plan, how);
+        if (plan_check(plan, &err) != STATUS_DATA_LOSS)
+            fail_msg("bend %d was taken", how);
+        plan->n_profiles = n_profiles;
+        plan_free(plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +333,8 @@ int main(void)
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(sizes_are_powers_of_two_up_to_the_most),
         cmocka_unit_test(points_become_profiles),
+        cmocka_unit_test(a_plan_file_keeps_its_points),
+        cmocka_unit_test(bent_points_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
