@@ -86,6 +86,33 @@ class PerfAnalyzer(Doors):
             with self.subTest(door=door):
                 self.analyze(door, "-b", "4", model="pair")
 
+    def test_a_pipeline_and_what_it_is_made_of(self):
+        file = self.server.folder / "chain.pbtxt"
+        file.write_text("""
+            platform: "ensemble" max_batch_size: 4
+            input { name: "in" data_type: TYPE_FP32 dims: [ 4 ] }
+            output { name: "out" data_type: TYPE_FP32 dims: [ 4 ] }
+            ensemble_scheduling {
+              step { model_name: "copy" input_map { key: "x" value: "in" }
+                     output_map { key: "y" value: "between" } }
+              step { model_name: "twice" input_map { key: "x" value: "between" }
+                     output_map { key: "y" value: "out" } } }""")
+        models = {"copy": harness.plan("copy"), "twice": harness.plan("twice"), "chain": file}
+        with harness.Server(models, arguments=["--grpc", "127.0.0.1:0",
+                                               "--http", "127.0.0.1:0"]) as server:
+            for door in ("grpc", "http"):
+                with self.subTest(door=door):
+                    done = subprocess.run(
+                        [ANALYZER, "-m", "chain", "-u", doors(server)[door], "-i", door, "-b", "2",
+                         "-p", "300", "-s", "999", "-r", "5"],
+                        env=LIBRARIES, capture_output=True, text=True, timeout=200, check=False)
+                    said = done.stdout + done.stderr
+                    self.assertEqual(done.returncode, 0, said)
+                    composing = said[said.index("Composing models"):]
+                    for model in ("copy", "twice"):
+                        self.assertRegex(composing,
+                                         rf"{model}, version: 1\s+Inference count: [1-9]")
+
     def test_streams(self):
         self.analyze("grpc", "--streaming", "--concurrency-range", "2:2:1")
 

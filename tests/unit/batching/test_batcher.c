@@ -561,6 +561,9 @@ static void draining_takes_nothing_and_does_not_wait(void **state)
     expect_none(f, 0, T);
     batcher_model_drain(f->model);
     assert_int_equal(try_to(f, f->model, 1), CAUSE_DRAINING);
+    f->items[2].admitted = true; /* with something that came before */
+    assert_int_equal(try_to(f, f->model, 2), CAUSE_OK);
+    assert_true(batcher_cancel(&f->items[2]));
     step(f, 0);
     expect_batch(f, 0);
     batcher_model_remove(f->model);

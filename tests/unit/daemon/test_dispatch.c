@@ -382,6 +382,49 @@ static void a_worker_without_a_free_buffer_is_not_idle(void **state)
     assert_int_equal(loops[0].counts[CAUSE_OK], 20);
 }
 
+static struct inflight *result_of(uint32_t k)
+{
+    uint64_t end_ns = clock_now_ns() + 20 * NS_PER_S;
+    struct inflight *got;
+    submit(&loops[0], fill(&loops[0], k, k, BATCHER_NEVER));
+    while (!(got = atomic_exchange(&loops[0].arrived, NULL))) {
+        assert_true(clock_now_ns() < end_ns);
+        usleep(200);
+    }
+    returned(&loops[0], got);
+    return got;
+}
+
+/* What is kept for long leaves every worker buffers to work with. */
+static void half_of_a_workers_buffers_may_be_kept(void **state)
+{
+    (void)state;
+    struct inflight *kept[REQUESTS];
+    struct batch *done = NULL;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < 40; k++) {
+        struct inflight *got = result_of(k);
+        if (dispatch_keep(got))
+            kept[n++] = got;
+        else
+            dispatch_release(got, &done);
+        dispatch_recycle(dispatch, done);
+        done = NULL;
+    }
+    assert_in_range(n, DISPATCH_KEPT, 2 * DISPATCH_KEPT); /* two workers, of which one may do all */
+    for (uint32_t i = 0; i < n; i++)                      /* nobody has written over them */
+        assert_int_equal(*(const uint64_t *)inflight_output(kept[i], 0),
+                         loops[0].values[kept[i]->id] + 1);
+    for (uint32_t i = 0; i < n; i++)
+        dispatch_release(kept[i], &done);
+    dispatch_recycle(dispatch, done);
+    done = NULL;
+    struct inflight *again = result_of(50);
+    assert_true(dispatch_keep(again));
+    dispatch_release(again, &done);
+    dispatch_recycle(dispatch, done);
+}
+
 /* Two calls: nobody came by since the first one, so the second one looks itself. */
 static uint64_t waiting_now(void)
 {
@@ -731,6 +774,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(r12_on_a_device_that_copies_inputs, setup, teardown),
         cmocka_unit_test_setup_teardown(a_worker_without_a_free_buffer_is_not_idle, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(half_of_a_workers_buffers_may_be_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(a_look_from_outside, setup, teardown),
         cmocka_unit_test_setup_teardown(r18_a_full_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(r12_what_is_pushed_out_comes_back_to_its_own_loop, setup,
