@@ -87,7 +87,7 @@ static void on_request(struct session_host *base, const struct request *r, struc
 {
     struct host *h = host_of(base);
     for (uint32_t i = 0; r->kind == REQUEST_INFER && i < r->n_inputs; i++)
-        for (size_t k = 0; !r->inputs[i].typed && k < r->inputs[i].size; k++)
+        for (size_t k = 0; r->inputs[i].data && k < r->inputs[i].size; k++)
             h->guest.seen ^= ((const uint8_t *)r->inputs[i].data)[k];
     base->ops->slab_give(base, frame);
     if (h->n_waiting < PENDING)

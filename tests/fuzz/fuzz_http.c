@@ -76,7 +76,7 @@ static void on_request(struct session_host *base, const struct request *r, struc
     h->asked++;
     guest_must(!h->waiting);
     for (uint32_t i = 0; r->kind == REQUEST_INFER && i < r->n_inputs; i++)
-        for (size_t k = 0; k < r->inputs[i].size; k++)
+        for (size_t k = 0; !r->inputs[i].region.sized && k < r->inputs[i].size; k++)
             h->guest.seen ^= ((const uint8_t *)r->inputs[i].data)[k];
     if (r->kind == REQUEST_INFER &&
         admission_check(&info, info.max_batch, r, &admission, &err) != STATUS_OK) {
