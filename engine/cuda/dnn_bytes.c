@@ -31,9 +31,8 @@ struct bytes_spec {
     int64_t pre[SPATIAL], post[SPATIAL], stride[SPATIAL], dilation[SPATIAL];
     int32_t y_type, z_type; /* enum dtype; z_type NONE: there is no z */
     int32_t z_scaled;       /* z is multiplied by its factor */
-    int32_t relu;
-    float upper; /* of the ReLU; 0: it has none */
-    int32_t zero;
+    int32_t relu, clips;    /* clips: the ReLU has a bound: */
+    float upper;
 };
 
 struct bytes {
@@ -123,7 +122,8 @@ static bool read_steps(const struct ir_graph *graph, const struct ir_node *node,
         if (e->func != IR_UNARY_RELU && !clips)
             return false;
         b->spec.relu = 1;
-        b->spec.upper = clips && isfinite(e->beta) ? e->beta / b->unit : 0;
+        b->spec.clips = clips && isfinite(e->beta);
+        b->spec.upper = b->spec.clips ? e->beta / b->unit : 0;
     }
     return i == node->n_epilogue;
 }
@@ -219,7 +219,7 @@ static dnn_desc add_step(struct dnn_build *b, const struct bytes_spec *s, cudnnP
 {
     dnn_desc how = dnn_pointwise(b, mode, CUDNN_DATA_FLOAT);
     double upper = (double)s->upper;
-    if (mode == CUDNN_POINTWISE_RELU_FWD && s->upper > 0)
+    if (mode == CUDNN_POINTWISE_RELU_FWD && s->clips)
         dnn_set(b, how, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &upper);
     dnn_desc y =
         last ? tensor(b, UID_Y, (enum dtype)s->y_type, s->y) : tensor(b, 0, DTYPE_F32, s->y);

@@ -68,7 +68,7 @@ static bool read_binary(const struct ir_graph *graph, const struct ir_node *node
 {
     struct kernel_view other;
     int64_t func = ir_attr_int(node, IR_ATTR_FUNC);
-    if (func < 0 || func > IR_BINARY_PRELU || (func == IR_BINARY_MOD) ||
+    if (func < 0 || func > IR_BINARY_PRELU ||
         !side_view(graph, node->inputs[1], dtype, layout, &other))
         return false;
     b->steps.n = 1;
