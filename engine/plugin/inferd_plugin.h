@@ -91,7 +91,7 @@ struct inferd_plugin_node {
     const struct inferd_plugin_attr *attrs;
 };
 
-/* Where a kernel runs. */
+/* Where a kernel runs. This version calls kernels for the CPU alone: a GPU leaves nodes to it. */
 enum inferd_plugin_where { INFERD_PLUGIN_CPU = 0, INFERD_PLUGIN_CUDA = 1 };
 
 struct inferd_plugin_call {
