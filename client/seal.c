@@ -124,9 +124,23 @@ static int no_passphrase(char *to UNUSED, int size UNUSED, int writing UNUSED, v
     return 0;
 }
 
-static enum status ctx_fill(SSL_CTX *ctx, const struct seal_target *target, struct error *err)
+static enum status host_set(struct seal *s, const struct seal_target *target, struct error *err)
+{
+    if (!target->name && host_copy(target->address, s->host))
+        return STATUS_OK;
+    if (!target->name || strlen(target->name) >= HOST_MOST)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "address \"tls://%.80s\": expected a host",
+                         target->address);
+    memcpy(s->host, target->name, strlen(target->name) + 1);
+    return STATUS_OK;
+}
+
+static enum status ctx_make(struct seal *s, const struct seal_target *target, struct error *err)
 {
     const char *key = target->key ? target->key : target->certificate;
+    SSL_CTX *ctx = s->ctx = SSL_CTX_new(TLS_client_method());
+    if (!ctx)
+        return error_no_memory(err, "TLS");
     SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
@@ -170,29 +184,26 @@ static enum status ssl_make(struct seal *s, struct error *err)
                      s->host);
 }
 
-static void seal_cleanup(struct seal **seal)
+static enum status seal_make(struct seal *s, const struct seal_target *target, struct error *err)
 {
-    seal_free(*seal);
+    TRY(host_set(s, target, err));
+    TRY(ctx_make(s, target, err));
+    return ssl_make(s, err);
 }
 
 enum status seal_new(const struct seal_target *target, struct seal **out, struct error *err)
 {
     if (!target->tls)
         return STATUS_OK;
-    CLEANUP(seal_cleanup) struct seal *s = calloc(1, sizeof(*s));
-    if (!s || !(s->ctx = SSL_CTX_new(TLS_client_method())))
+    struct seal *s = calloc(1, sizeof(*s));
+    if (!s)
         return error_no_memory(err, "TLS");
-    bool named =
-        target->name ? strlen(target->name) < HOST_MOST : host_copy(target->address, s->host);
-    if (!named)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "address \"tls://%.80s\": expected a host",
-                         target->address);
-    if (target->name)
-        memcpy(s->host, target->name, strlen(target->name) + 1);
-    TRY(ctx_fill(s->ctx, target, err));
-    TRY(ssl_make(s, err));
-    *out = STEAL(s);
-    return STATUS_OK;
+    enum status status = seal_make(s, target, err);
+    if (status)
+        seal_free(s);
+    else
+        *out = s;
+    return status;
 }
 
 void seal_free(struct seal *seal)

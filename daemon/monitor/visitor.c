@@ -323,14 +323,13 @@ static void write_more(struct visitor *v)
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
     struct visitor *v = poll->data;
-    if (status < 0 || v->state == VISITOR_WAITS) /* it has gone */
-        visitor_close(v);
-    else if (v->state == VISITOR_READS && v->tls && events & UV_WRITABLE && !tls_flush(v->tls))
-        visitor_close(v);
+    bool unsent = v->state == VISITOR_READS && v->tls && events & UV_WRITABLE;
+    if (status < 0 || v->state == VISITOR_WAITS || (unsent && !tls_flush(v->tls)))
+        visitor_close(v); /* it has gone */
+    else if (v->state == VISITOR_WRITES && events & UV_WRITABLE)
+        write_more(v);
     else if (v->state == VISITOR_READS && (!v->tls || shake_hands(v)))
         read_more(v);
-    else if (events & UV_WRITABLE)
-        write_more(v);
 }
 
 /* --- life --- */
