@@ -139,7 +139,7 @@ static enum status copy_step(struct exchange_unpack *unpack, const struct input 
     size_t size = MIN(span->size - unpack->copied, (size_t)COPY_STEP);
     if (input->region)
         TRY(region_read(input->region, t->region.offset + unpack->copied, to, size, err));
-    else if (size)
+    else if (t->data)
         memcpy(to, (const uint8_t *)t->data + unpack->copied, size);
     unpack->copied += size;
     *done = unpack->copied == span->size;
