@@ -50,9 +50,7 @@ static void what_is_no_tls_is_refused(void **state)
 {
     (void)state;
     static const char *const answers[] = {"HTTP/1.1 400 Bad Request\r\n\r\n", "\0\0\0\x10",
-                                          "\x15\x03\x03",
-                                          "\x16\x03\x03\xff\xff"
-                                          "0123456789"};
+                                          "\x15\x03\x03", "\x16\x03\x03\xff\xff++++++++++"};
     static const size_t sizes[] = {28, 4, 3, 15};
     for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
         struct seal_target t = {0};
