@@ -297,9 +297,9 @@ enum status native_op_launch(struct native_op *op, void *const *inputs, void *co
     if (op->check)
         TRY(op->check(op, err));
     team_run(op->threads, op->units, op->work, op);
-    if (op->middle) {
+    if (op->middle)
         op->middle(op);
+    if (op->rest)
         team_run(op->threads, op->units, op->rest, op);
-    }
     return STATUS_OK;
 }

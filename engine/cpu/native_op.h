@@ -81,7 +81,8 @@ struct native_groups {
 struct native_reduce {
     enum ir_reduce func;
     struct ref_walk inner;
-    double count; /* elements of one output */
+    double count;   /* elements of one output */
+    int64_t pieces; /* of one output's row, if there are few outputs and long rows; else 0 */
 };
 
 /* ARG_REDUCE, CUMSUM, TOPK: x[outer][dim][inner] along `dim`. */
@@ -169,8 +170,8 @@ struct native_op {
     bool inputs_follow;    /* all inputs have this layout */
     int64_t units;
     team_work work; /* its user pointer is the struct native_op */
-    /* Between `work` and itself once more: `middle` runs on the calling thread, then `rest` on all
-     * with the same units; NULL: there is only `work`. */
+    /* After `work`, `middle` runs on the calling thread, then `rest` on all with the same units.
+     * NULL: there is no more. */
     void (*middle)(const struct native_op *op);
     team_work rest;
     /* Makes what the op keeps until it is freed (`owned`); NULL: nothing. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * REDUCE over any dims. If the innermost dim is kept, whole rows are folded into a row of sums. If
- * it is reduced, a row is folded into LANES sums, which are joined at the end. Sums in fp32 take
- * FLUSH numbers at most and are then added to sums in double.
+ * it is reduced, a row is folded into LANES sums, which are joined at the end. Where that leaves
+ * few outputs, pieces of their long rows are folded apart, so that each thread has work. Sums in
+ * fp32 take FLUSH numbers at most and are then added to sums in double.
  */
 #include <math.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "base/compiler.h"
 #include "engine/cpu/native_op.h"
 
-enum { LANES = 64, COLS = 512, FLUSH = 64 };
+enum { LANES = 64, COLS = 512, FLUSH = 64, PIECE = 8192, FEW = 16 };
 
 static double as_it_is(double value, double count UNUSED)
 {
@@ -115,16 +116,23 @@ static void add_across(const struct native_op *op, struct sums *s, const float *
     while (ref_walk_next(&w));
 }
 
+/* Folds n neighbours into `lanes` sums. */
+static void add_row(const struct native_op *op, struct sums *s, const float *x, int64_t n,
+                    size_t lanes)
+{
+    int64_t width = (int64_t)lanes, rows = n / width;
+    sums_add(op, s, x, rows, width, lanes);
+    if (n % width)
+        sums_add(op, s, x + rows * width, 1, 0, (size_t)(n % width));
+}
+
 /* Folds everything that belongs to one output into `lanes` sums. */
 static void add_along(const struct native_op *op, struct sums *s, const float *x, size_t lanes)
 {
     struct ref_walk w = op->reduce.inner;
-    int64_t width = (int64_t)lanes, rows = w.row / width;
-    do {
-        sums_add(op, s, x + w.at[0], rows, width, lanes);
-        if (w.row % width)
-            sums_add(op, s, x + w.at[0] + rows * width, 1, 0, (size_t)(w.row % width));
-    } while (ref_walk_next(&w));
+    do
+        add_row(op, s, x + w.at[0], w.row, lanes);
+    while (ref_walk_next(&w));
 }
 
 static double join_lanes(const struct sums *s, size_t lanes)
@@ -207,6 +215,55 @@ static void run_along(void *user, int64_t first, int64_t end)
     native_after(op, first, end - first);
 }
 
+/* Folds pieces of rows; what each makes lies in the workspace. */
+static void run_pieces(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    struct ref_walk w = op->walk;
+    double total[LANES] = {0}, *made = op->workspace;
+    struct sums s = {.total = total};
+    int64_t pieces = op->reduce.pieces, row = op->reduce.inner.row;
+    for (int64_t unit = first; unit < end; unit++) {
+        int64_t output = unit / pieces, piece = unit % pieces;
+        int64_t from = row * piece / pieces, until = row * (piece + 1) / pieces;
+        ref_walk_seek(&w, output / w.row);
+        sums_begin(&s, reductions[op->reduce.func].fold, NULL, LANES);
+        add_row(op, &s, (const float *)op->inputs[0] + w.at[1] + output % w.row * w.step[1] + from,
+                until - from, LANES);
+        made[unit] = join_lanes(&s, LANES);
+    }
+}
+
+static void join_pieces(const struct native_op *op)
+{
+    int64_t pieces = op->reduce.pieces, outputs = op->units / pieces;
+    const double *made = op->workspace;
+    float *y = op->output;
+    for (int64_t output = 0; output < outputs; output++, made += pieces) {
+        double value = made[0];
+        for (int64_t i = 1; i < pieces; i++)
+            value = joined(reductions[op->reduce.func].fold, value, made[i]);
+        y[output] = (float)reductions[op->reduce.func].finish(value, op->reduce.count);
+    }
+    native_after(op, 0, outputs);
+}
+
+static void set_work(struct native_op *op)
+{
+    bool across = op->walk.step[1] == 1, exp_of = op->reduce.func == IR_REDUCE_LOG_SUM_EXP;
+    int64_t rows = ref_walk_rows(&op->walk), outputs = rows * op->walk.row;
+    op->units = across ? rows * ((op->walk.row + COLS - 1) / COLS) : outputs;
+    op->work = across ? run_across : run_along;
+    if (across || exp_of || outputs >= FEW || ref_walk_rows(&op->reduce.inner) > 1 ||
+        op->reduce.inner.row < 2 * PIECE)
+        return;
+    op->reduce.pieces = op->reduce.inner.row / PIECE;
+    op->units = outputs * op->reduce.pieces;
+    op->workspace_bytes = (uint64_t)op->units * sizeof(double);
+    op->work = run_pieces;
+    op->middle = join_pieces;
+}
+
 bool native_reduce_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node)
 {
@@ -231,9 +288,6 @@ bool native_reduce_make(struct native_op *op, const struct ir_graph *graph,
     if (!ref_walk_init(&op->walk, &kept, 2, strides))
         return false;
     op->reduce.count = (double)ref_extent(&reduced, 0, x->rank);
-    bool across = op->walk.step[1] == 1;
-    op->units =
-        ref_walk_rows(&op->walk) * (across ? (op->walk.row + COLS - 1) / COLS : op->walk.row);
-    op->work = across ? run_across : run_along;
+    set_work(op);
     return true;
 }

@@ -39,6 +39,27 @@ static void test_reductions_with_epilogues(void **state UNUSED)
     native_case("y = reduce \"n\" (x FP32[100000,2]=0.1) func=1 axes=0", 3e-6);
 }
 
+/* Rows that are folded in pieces, of which none is of whole lanes. Numbers are positive where sums
+ * would cancel. */
+static void test_long_rows(void **state UNUSED)
+{
+    for (int func = 0; func < IR_REDUCE_COUNT_; func++) {
+        const char *value = func == IR_REDUCE_MAX || func == IR_REDUCE_MIN ? "" : "=+";
+        uint32_t layouts = func == IR_REDUCE_PROD ? 0 : PLAIN;
+        assert_int_equal(native_casef(3e-6,
+                                      "y = reduce \"n\" (x FP32[3,16411]%s) func=%d axes=1 then "
+                                      "linear(0.5,1,0), add(e FP32[3,1])",
+                                      value, func),
+                         layouts);
+        assert_int_equal(native_casef(3e-6,
+                                      "y = reduce \"n\" (x FP32[70,9,100]%s) func=%d axes=0,1,2",
+                                      value, func),
+                         layouts);
+        native_casef(0, "y = reduce \"n\" (x FP32[2,20000]=nan) func=%d axes=1", func);
+        native_casef(0, "y = reduce \"n\" (x FP32[2,20000]=-inf) func=%d axes=1", func);
+    }
+}
+
 /* Equal elements, infinities and NaN are what a comparison can get wrong. */
 static void test_infinities(void **state UNUSED)
 {
@@ -104,6 +125,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_set_of_axes),
         cmocka_unit_test(test_reductions_with_epilogues),
+        cmocka_unit_test(test_long_rows),
         cmocka_unit_test(test_infinities),
         cmocka_unit_test(test_arg_reduce),
         cmocka_unit_test(test_cumsum),
