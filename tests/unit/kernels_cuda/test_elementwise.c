@@ -268,7 +268,8 @@ static void test_int64_is_exact(void **state)
     (void)state;
     int64_t x[] = {INT64_MAX, INT64_MIN, (INT64_C(1) << 53) + 1, -(INT64_C(1) << 53) - 1};
     int64_t y[4], want[] = {INT64_MAX, INT64_MIN, (INT64_C(1) << 53) + 1, (INT64_C(1) << 53) + 1};
-    struct kernel_view vx = {x, DTYPE_I64, 1, {4}, {1}}, vy = {y, DTYPE_I64, 1, {4}, {1}};
+    struct kernel_view vx = {.data = x, .dtype = DTYPE_I64, .rank = 1, .dim = {4}, .stride = {1}},
+                       vy = {.data = y, .dtype = DTYPE_I64, .rank = 1, .dim = {4}, .stride = {1}};
     struct kernel_epilogue e = {.n = 1, .step[0] = {.func = IR_UNARY_ABS}};
     assert_int_equal(kernel_map(&case_call, &vx, &vy, 0, &e), cudaSuccess);
     assert_memory_equal(y, want, sizeof(want));
@@ -381,13 +382,18 @@ static void test_select(void **state)
 static void test_empty_and_refused(void **state)
 {
     (void)state;
-    struct kernel_view x = {NULL, DTYPE_F32, 2, {0, 4}, {4, 1}};
+    struct kernel_view x = {
+        .data = NULL, .dtype = DTYPE_F32, .rank = 2, .dim = {0, 4}, .stride = {4, 1}};
     assert_int_equal(kernel_map(&case_call, &x, &x, 0, NULL), cudaSuccess);
     assert_int_equal(kernel_binary(&case_call, IR_BINARY_ADD, false, &x, &x, &x, NULL),
                      cudaSuccess);
-    struct kernel_view big = {NULL, DTYPE_F32, 2, {1 << 16, 1 << 16}, {1 << 16, 1}};
+    struct kernel_view big = {.data = NULL,
+                              .dtype = DTYPE_F32,
+                              .rank = 2,
+                              .dim = {1 << 16, 1 << 16},
+                              .stride = {1 << 16, 1}};
     assert_int_equal(kernel_map(&case_call, &big, &big, 0, NULL), cudaErrorNotSupported);
-    struct kernel_view d = {NULL, DTYPE_F64, 1, {4}, {1}};
+    struct kernel_view d = {.data = NULL, .dtype = DTYPE_F64, .rank = 1, .dim = {4}, .stride = {1}};
     struct kernel_epilogue e = {.n = 1, .step[0] = {.func = IR_UNARY_RELU}};
     assert_int_equal(kernel_binary(&case_call, IR_BINARY_ADD, false, &d, &d, &d, &e),
                      cudaErrorNotSupported);
