@@ -199,9 +199,12 @@ static void test_gather_out_of_range(void **state)
         gather_case(true);
     float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8];
     int32_t indices[2] = {4, 1}, bad = 0;
-    struct kernel_view vx = {x, DTYPE_F32, 2, {2, 4}, {4, 1}};
-    struct kernel_view vi = {indices, DTYPE_I32, 1, {2}, {1}};
-    struct kernel_view vy = {y, DTYPE_F32, 2, {2, 4}, {4, 1}};
+    struct kernel_view vx = {
+        .data = x, .dtype = DTYPE_F32, .rank = 2, .dim = {2, 4}, .stride = {4, 1}};
+    struct kernel_view vi = {
+        .data = indices, .dtype = DTYPE_I32, .rank = 1, .dim = {2}, .stride = {1}};
+    struct kernel_view vy = {
+        .data = y, .dtype = DTYPE_F32, .rank = 2, .dim = {2, 4}, .stride = {4, 1}};
     assert_int_equal(kernel_gather(&case_call, &vx, &vi, 0, &vy, &bad), cudaSuccess);
     assert_int_equal(bad, 1);
     for (int i = 0; i < 4; i++) {
@@ -254,8 +257,10 @@ static void test_pad(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    struct kernel_view a = {NULL, DTYPE_F32, 1, {4}, {1}}, b = a,
-                       empty = {NULL, DTYPE_F32, 1, {0}, {1}};
+    struct kernel_view a = {.data = NULL, .dtype = DTYPE_F32, .rank = 1, .dim = {4}, .stride = {1}},
+                       b = a,
+                       empty = {
+                           .data = NULL, .dtype = DTYPE_F32, .rank = 1, .dim = {0}, .stride = {1}};
     b.dtype = DTYPE_F16;
     int64_t around[2] = {1, 1};
     assert_int_equal(kernel_copy(&case_call, &a, &b), cudaErrorNotSupported);

@@ -151,8 +151,10 @@ static void test_refused(void **state)
     float data[64] = {0};
     struct kernel_call dry = {.dry = true};
     struct kernel_resize how = {.mode = IR_RESIZE_LINEAR, .scales = {2, 2, 2, 2}};
-    struct kernel_view x = {data, DTYPE_F32, 4, {1, 2, 2, 2}, {8, 4, 2, 1}};
-    struct kernel_view y = {data, DTYPE_F32, 4, {2, 4, 4, 4}, {64, 16, 4, 1}};
+    struct kernel_view x = {
+        .data = data, .dtype = DTYPE_F32, .rank = 4, .dim = {1, 2, 2, 2}, .stride = {8, 4, 2, 1}};
+    struct kernel_view y = {
+        .data = data, .dtype = DTYPE_F32, .rank = 4, .dim = {2, 4, 4, 4}, .stride = {64, 16, 4, 1}};
     assert_int_equal(kernel_resize(&dry, &how, &x, &y, NULL), cudaErrorNotSupported);
     y.dim[0] = 1;
     how.scales[0] = 1;
