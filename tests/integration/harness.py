@@ -26,6 +26,10 @@ FLOAT, UINT8, INT64 = 1, 2, 7
 
 INFERD, INFERCTL = (os.path.abspath(p) for p in sys.argv[1:3]) if len(sys.argv) > 2 else ("", "")
 
+# Whether the server keeps memory that was freed, to see who uses it.
+SANITIZED = bool(INFERD) and any(word in pathlib.Path(INFERD).read_bytes()
+                                 for word in (b"__asan_init", b"__tsan_init"))
+
 # For processes that are ended by force, at whose end ThreadSanitizer would report the threads.
 FORCED_END = {"TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + " report_thread_leaks=0"}
 

@@ -19,8 +19,6 @@ import wire
 
 ROOT = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else pathlib.Path(".")
 DEPLOY = ROOT / "deploy"
-SANITIZED = any(word in pathlib.Path(harness.INFERD).read_bytes()
-                for word in (b"__asan_init", b"__tsan_init"))
 MEGABYTES = 60
 
 
@@ -70,7 +68,7 @@ class Deploy(unittest.TestCase):
                 for option in re.findall(r"--[a-z-]+", arguments):
                     self.assertIn(option, options, path)
 
-    @unittest.skipIf(SANITIZED or os.geteuid() or not shutil.which("ldd"),
+    @unittest.skipIf(harness.SANITIZED or os.geteuid() or not shutil.which("ldd"),
                      "needs root and programs without sanitizers")
     def test_the_containers_file_system_serves_and_is_small(self):
         fs = harness.folder() / "rootfs"

@@ -24,8 +24,6 @@ from wire import message
 
 X4 = struct.pack("<4f", 1, 2, 3, 4)
 TWICE = struct.pack("<4f", 2, 4, 6, 8)
-SANITIZED = b"__asan_init" in pathlib.Path(harness.INFERD).read_bytes() or \
-    b"__tsan_init" in pathlib.Path(harness.INFERD).read_bytes()
 ADMIN = {"identities": [{"name": "anonymous", "models": ["*"],
                          "rights": ["infer", "describe", "status", "admin"]}]}
 POLL = {"repository_mode": "poll", "repository_poll_ms": 100}
@@ -485,7 +483,7 @@ class Cycles(unittest.TestCase):
                                   "value { string_value: '1,8' } }")
         there, away = r.path / "comes-and-goes", r.path.parent / (r.path.name + "-away")
         # what ends late, and what sanitizers keep of memory that was freed
-        spare_kb = 300 << 10 if SANITIZED else 2 << 10
+        spare_kb = 300 << 10 if harness.SANITIZED else 2 << 10
         with harness.Server([r.path]) as s, s.client() as c:
             def reload():
                 done = c.counters()["reloads"]

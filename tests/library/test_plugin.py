@@ -162,10 +162,16 @@ class Plugins(unittest.TestCase):
         said = run(INFERCTL, "build", model, "-o", self.root / "r.plan", "--plugin", self.example,
                    *UNTUNED, code=1)
         self.assertIn("size 65 and stride 2 do not fit a dimension of 64", said)
-        energy_model(model, size=[1] * 600)
-        said = run(INFERCTL, "build", model, "-o", self.root / "r.plan", "--plugin", self.example,
-                   *UNTUNED, code=1)
-        self.assertIn("larger than 4096 bytes", said)
+        tensor = helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0])
+        for attributes, reason in (
+                ({"size": [1] * 600}, "larger than 4096 bytes"),
+                ({"table": tensor}, "attribute 'table': plugins get numbers and texts alone"),
+                ({f"a{i}": i for i in range(31)}, "33 attributes, at most 32")):
+            with self.subTest(reason):
+                energy_model(model, **attributes)
+                said = run(INFERCTL, "build", model, "-o", self.root / "r.plan",
+                           "--plugin", self.example, *UNTUNED, code=1)
+                self.assertIn(reason, said)
         said = run(INFERCTL, "build", self.model, "-o", self.root / "r.plan", *UNTUNED, code=1)
         self.assertIn("unsupported", said)
         self.assertIn("no plugin has it", said)
