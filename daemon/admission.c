@@ -71,32 +71,32 @@ static enum status instances_check(const struct engine_binding *wanted,
 
 /* --- free dimensions --- */
 
-static enum status value_check(const struct engine_info *model, uint32_t input, uint32_t axis,
+static enum status value_check(const struct engine_free *f, const char *input, uint32_t axis,
                                int64_t value, int64_t *known, struct error *err)
 {
-    const struct engine_free *f = &model->free[model->input_axes[input].free[axis] - 1];
     if (value < f->low || value > f->high)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "input '%s': dimension %u ('%s') is %lld; this model takes %lld to %lld",
-                         model->inputs[input].name, axis, f->name, (long long)value,
-                         (long long)f->low, (long long)f->high);
+                         input, axis, f->name, (long long)value, (long long)f->low,
+                         (long long)f->high);
     if (*known && *known != value)
         return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "input '%s': dimension %u ('%s') is %lld, but %lld elsewhere",
-                         model->inputs[input].name, axis, f->name, (long long)value,
-                         (long long)*known);
+                         "input '%s': dimension %u ('%s') is %lld, but %lld elsewhere", input, axis,
+                         f->name, (long long)value, (long long)*known);
     *known = value;
     return STATUS_OK;
 }
 
 /* Takes the values of the free dimensions from an input. */
-static enum status values_check(const struct engine_info *model, uint32_t input,
-                                const struct shape *shape, int64_t *values, struct error *err)
+static enum status values_check(const struct engine_info *model, const char *input,
+                                const struct engine_axes *axes, const struct shape *shape,
+                                int64_t *values, struct error *err)
 {
     for (uint32_t d = 0; model->n_free && d < shape->rank; d++) {
-        uint32_t number = model->input_axes[input].free[d];
+        uint32_t number = axes->free[d];
         if (number)
-            TRY(value_check(model, input, d, shape->dim[d], &values[number - 1], err));
+            TRY(value_check(&model->free[number - 1], input, d, shape->dim[d], &values[number - 1],
+                            err));
     }
     return STATUS_OK;
 }
@@ -143,7 +143,7 @@ static enum status inputs_check(const struct engine_info *model, uint32_t max_ba
         const struct message_tensor *came = &request->inputs[at];
         const struct engine_axes *axes = model->input_axes ? &model->input_axes[i] : &plain;
         TRY(tensor_check(wanted, came, err));
-        TRY(values_check(model, i, &came->shape, values, err));
+        TRY(values_check(model, wanted->name, axes, &came->shape, values, err));
         if (model->batched && !axes->shared)
             TRY(instances_check(wanted, came, axes->batch, max_batch, &out->instances, err));
         size_t bytes;
@@ -180,7 +180,7 @@ static enum status outputs_check(const struct engine_info *model, const struct r
 enum status admission_check(const struct engine_info *model, uint32_t max_batch,
                             const struct request *request, struct admission *out, struct error *err)
 {
-    struct admission admission;
+    struct admission admission = {0};
     TRY(inputs_check(model, max_batch, request, &admission, err));
     TRY(outputs_check(model, request, &admission, err));
     /* At a point all requests have the same shapes apart from the number of instances, so any of

@@ -84,7 +84,7 @@ enum status regions_new(const struct config *config, struct device *device, stru
     if (!config->shared_memory && !config->cuda_shared_memory)
         return STATUS_OK;
     uint32_t most = config->limits.regions;
-    struct regions *regions = calloc(1, sizeof(*regions) + most * sizeof(regions->items[0]));
+    struct regions *regions = calloc(1, sizeof(*regions) + most * sizeof(struct region *));
     if (!regions)
         return error_no_memory(err, "regions");
     struct message_text prefix = key_strip(message_text_of(config->shared_memory));
@@ -284,7 +284,7 @@ enum status regions_register(struct regions *regions, enum region_kind kind,
     pthread_mutex_lock(&regions->lock);
     enum status status = place_check(regions, owner, wanted, err);
     if (!status) {
-        regions->bytes += region->size;
+        regions->bytes += wanted->size;
         regions->items[regions->n++] = STEAL(region);
     }
     pthread_mutex_unlock(&regions->lock);

@@ -83,7 +83,8 @@ static struct level *top(struct reading *r)
 /* The name of the field that a value belongs to. */
 static const char *field_of(struct reading *r)
 {
-    return top(r)->kind == LEVEL_LIST ? top(r)->name : r->name;
+    const struct level *level = top(r);
+    return level && level->kind == LEVEL_LIST ? level->name : r->name;
 }
 
 static enum status level_add(struct reading *r, enum level_kind kind, bool of_map, const char *name,
@@ -128,9 +129,10 @@ static void container_end(struct reading *r)
 
 static enum status key_take(struct reading *r, struct message_text key, struct error *err)
 {
-    if (top(r)->kind != LEVEL_MAP)
+    const struct level *level = top(r);
+    if (!level || level->kind != LEVEL_MAP)
         return name_take(r, key, err);
-    text_printf(r->out, "%s { key: ", top(r)->name);
+    text_printf(r->out, "%s { key: ", level->name);
     string_put(r->out, key);
     text_put(r->out, " ");
     return STATUS_OK;

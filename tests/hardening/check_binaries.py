@@ -22,6 +22,7 @@ DT_NEEDED, DT_RPATH, DT_TEXTREL, DT_FLAGS, DT_RUNPATH, DT_FLAGS_1 = 1, 15, 22, 3
 DF_TEXTREL, DF_BIND_NOW, DF_1_NOW, DF_1_PIE = 4, 8, 1, 0x08000000
 SHT_SYMTAB, SHT_DYNSYM = 2, 11
 STT_FUNC = 2
+SHN_ABS = 0xfff1
 
 # what is installed -> what it exports; None: a program
 PRODUCTS = {
@@ -69,6 +70,8 @@ class Elf:
             for at in range(section[4] + 24, section[4] + section[5], 24):
                 name, info, other, where, address, _ = struct.unpack_from("<IBBHQQ", self.data, at)
                 end = self.data.index(b"\0", strings + name)
+                if where == SHN_ABS:  # the name of a set of versions
+                    continue
                 yield (self.data[strings + name:end].decode(), info & 15 == STT_FUNC, where != 0,
                        info >> 4 != 0 and other & 3 == 0, address)
 
