@@ -26,12 +26,15 @@ FLOAT, UINT8, INT64 = 1, 2, 7
 
 INFERD, INFERCTL = (os.path.abspath(p) for p in sys.argv[1:3]) if len(sys.argv) > 2 else ("", "")
 
-# Whether the server keeps memory that was freed, to see who uses it.
-SANITIZED = bool(INFERD) and any(word in pathlib.Path(INFERD).read_bytes()
-                                 for word in (b"__asan_init", b"__tsan_init"))
-
 # For processes that are ended by force, at whose end ThreadSanitizer would report the threads.
 FORCED_END = {"TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + " report_thread_leaks=0"}
+
+
+def sanitized():
+    """Whether the server has a sanitizer, which keeps memory that was freed."""
+    program = pathlib.Path(INFERD).read_bytes()
+    return b"__asan_init" in program or b"__tsan_init" in program
+
 
 _folder = None
 

@@ -68,7 +68,7 @@ class Deploy(unittest.TestCase):
                 for option in re.findall(r"--[a-z-]+", arguments):
                     self.assertIn(option, options, path)
 
-    @unittest.skipIf(harness.SANITIZED or os.geteuid() or not shutil.which("ldd"),
+    @unittest.skipIf(harness.sanitized() or os.geteuid() or not shutil.which("ldd"),
                      "needs root and programs without sanitizers")
     def test_the_containers_file_system_serves_and_is_small(self):
         fs = harness.folder() / "rootfs"

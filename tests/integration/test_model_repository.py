@@ -483,7 +483,7 @@ class Cycles(unittest.TestCase):
                                   "value { string_value: '1,8' } }")
         there, away = r.path / "comes-and-goes", r.path.parent / (r.path.name + "-away")
         # what ends late, and what sanitizers keep of memory that was freed
-        spare_kb = 300 << 10 if harness.SANITIZED else 2 << 10
+        spare_kb = 300 << 10 if harness.sanitized() else 2 << 10
         with harness.Server([r.path]) as s, s.client() as c:
             def reload():
                 done = c.counters()["reloads"]

@@ -634,7 +634,7 @@ class Memory(unittest.TestCase):
             self.assertLessEqual(most, 64 << 20)
             harness.until(lambda: wire.one(c.call(wire.STATUS).body, 9, 0) == 0)
             self.assertEqual(wire.one(c.call(wire.STATUS).body, 8, 0), 0)
-            self.assertLess(resident(s) - before, 400 << 20 if harness.SANITIZED else 64 << 20)
+            self.assertLess(resident(s) - before, 400 << 20 if harness.sanitized() else 64 << 20)
 
     def test_a_pipeline_whose_tensors_no_memory_would_hold_is_not_ready(self):
         steps = [step("broad", {"x": "x"}, {"y": "t0"})]
