@@ -153,11 +153,7 @@ static enum status get_plan(struct cuda_device *device, const struct ir_graph *g
         return error_set(err, STATUS_FAILED_PRECONDITION,
                          "cuDNN: '%s' cannot run as planned: the tactic is not for this node",
                          node->name);
-    enum status status =
-        dnn_plan_get(device->dnn, &recipe, tactic->code, tactic->code_size, out, err);
-    if (status)
-        error_prefix(err, "'%s'", node->name);
-    return status;
+    return dnn_plan_of(device, node, tactic, &recipe, out, err);
 }
 
 static enum status plan(struct cuda_device *device, const struct ir_graph *graph,

@@ -187,19 +187,9 @@ static dnn_desc tensor(struct dnn_build *b, int64_t uid, enum dtype dtype, const
 
 static void add_convolution(struct dnn_build *b, const struct bytes_spec *s, dnn_desc y)
 {
-    cudnnDataType_t compute = CUDNN_DATA_INT32;
-    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    int64_t n = SPATIAL;
+    const struct dnn_window window = {SPATIAL, s->pre, s->post, s->stride, s->dilation};
     float one = 1, none = 0;
-    dnn_desc conv = dnn_make(b, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "convolution");
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, n, s->pre);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, n, s->post);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, n, s->stride);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, n, s->dilation);
-    dnn_finish(b, conv, "convolution");
+    dnn_desc conv = dnn_convolution(b, CUDNN_DATA_INT32, &window);
     dnn_desc op =
         dnn_make(b, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, "convolution");
     dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, conv);
@@ -461,11 +451,7 @@ static enum status get_plan(struct cuda_device *device, const struct ir_graph *g
 {
     struct dnn_recipe recipe;
     TRY(reread(graph, node, tactic, b, &recipe, err));
-    enum status status =
-        dnn_plan_get(device->dnn, &recipe, tactic->code, tactic->code_size, out, err);
-    if (status)
-        error_prefix(err, "'%s'", node->name);
-    return status;
+    return dnn_plan_of(device, node, tactic, &recipe, out, err);
 }
 
 static enum status plan(struct cuda_device *device, const struct ir_graph *graph,

@@ -216,11 +216,7 @@ static enum status get_plan(struct cuda_device *device, const struct ir_graph *g
 {
     struct dnn_recipe recipe;
     TRY(reread(graph, node, tactic, conv, &recipe, err)); /* its errors name the node */
-    enum status status =
-        dnn_plan_get(device->dnn, &recipe, tactic->code, tactic->code_size, out, err);
-    if (status)
-        error_prefix(err, "'%s'", node->name);
-    return status;
+    return dnn_plan_of(device, node, tactic, &recipe, out, err);
 }
 
 static enum status plan(struct cuda_device *device, const struct ir_graph *graph,

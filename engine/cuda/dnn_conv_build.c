@@ -52,21 +52,9 @@ static void add_operation(struct canvas *c, dnn_desc conv)
 
 static void add_convolution(struct canvas *c)
 {
-    struct dnn_build *b = c->b;
     const struct conv_spec *s = c->spec;
-    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    int64_t spatial = s->spatial;
-    dnn_desc conv = dnn_make(b, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "convolution");
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &spatial);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, spatial, s->pre);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, spatial, s->post);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, spatial, s->stride);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, spatial, s->dilation);
-    dnn_finish(b, conv, "convolution");
-    add_operation(c, conv);
+    const struct dnn_window window = {s->spatial, s->pre, s->post, s->stride, s->dilation};
+    add_operation(c, dnn_convolution(c->b, CUDNN_DATA_FLOAT, &window));
 }
 
 static void set_parameters(struct dnn_build *b, dnn_desc pointwise, const struct conv_point *p)

@@ -150,6 +150,23 @@ dnn_desc dnn_tensor_nhwc(struct dnn_build *b, int64_t uid, cudnnDataType_t type,
     return dnn_tensor(b, &t);
 }
 
+dnn_desc dnn_convolution(struct dnn_build *b, cudnnDataType_t compute,
+                         const struct dnn_window *window)
+{
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    int64_t n = window->spatial;
+    dnn_desc conv = dnn_make(b, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "convolution");
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, n, window->pre);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, n, window->post);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, n, window->stride);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, n, window->dilation);
+    dnn_finish(b, conv, "convolution");
+    return conv;
+}
+
 void dnn_op_add(struct dnn_build *b, dnn_desc op, const char *what)
 {
     dnn_finish(b, op, what);

@@ -85,6 +85,13 @@ dnn_desc dnn_tensor(struct dnn_build *b, const struct dnn_tensor *t);
 /* Dims NCHW or NCDHW, bytes NHWC or NDHWC. */
 dnn_desc dnn_tensor_nhwc(struct dnn_build *b, int64_t uid, cudnnDataType_t type, int32_t rank,
                          const int64_t *dim);
+/* A convolution's descriptor; each array has `spatial` numbers. */
+struct dnn_window {
+    int64_t spatial;
+    const int64_t *pre, *post, *stride, *dilation;
+};
+dnn_desc dnn_convolution(struct dnn_build *b, cudnnDataType_t compute,
+                         const struct dnn_window *window);
 /* Finishes an operation, and adds it to the graph that dnn_graph_finish will make. */
 void dnn_op_add(struct dnn_build *b, dnn_desc op, const char *what);
 
@@ -146,6 +153,10 @@ struct dnn_recipe {
  * call this. */
 enum status dnn_plan_get(struct cuda_dnn *dnn, const struct dnn_recipe *recipe, const void *code,
                          uint64_t code_size, struct dnn_plan **out, struct error *err);
+/* The same for a tactic, which may have code; an error names its node. */
+enum status dnn_plan_of(struct cuda_device *device, const struct ir_node *node,
+                        const struct tactic *tactic, const struct dnn_recipe *recipe,
+                        struct dnn_plan **out, struct error *err);
 void dnn_plan_put(struct cuda_dnn *dnn, struct dnn_plan *plan); /* NULL is fine */
 dnn_desc dnn_plan_desc(const struct dnn_plan *plan);
 uint64_t dnn_plan_workspace(const struct dnn_plan *plan);

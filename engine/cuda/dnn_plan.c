@@ -306,6 +306,17 @@ enum status dnn_plan_get(struct cuda_dnn *dnn, const struct dnn_recipe *recipe, 
     return status;
 }
 
+enum status dnn_plan_of(struct cuda_device *device, const struct ir_node *node,
+                        const struct tactic *tactic, const struct dnn_recipe *recipe,
+                        struct dnn_plan **out, struct error *err)
+{
+    enum status status =
+        dnn_plan_get(device->dnn, recipe, tactic->code, tactic->code_size, out, err);
+    if (status)
+        error_prefix(err, "'%s'", node->name);
+    return status;
+}
+
 void dnn_plan_put(struct cuda_dnn *dnn, struct dnn_plan *plan)
 {
     if (!plan)

@@ -134,6 +134,14 @@ enum status lt_desc_new(const struct lt_api *api, const struct lt_product *p,
                         const struct lt_epilogue *epilogue, struct lt_desc *out, struct error *err);
 void lt_desc_free(const struct lt_api *api, struct lt_desc *desc);
 
+/* Whether there is a device, and the library is of the version that a plan was built with. */
+enum status lt_version_check(const struct lt_api *api, uint32_t planned, struct error *err);
+/* Lets an algorithm check itself. *workspace is the larger of what the algorithm asks for now and
+ * of `planned`, which it asked for when the plan was built. */
+enum status lt_algo_check(const struct lt_api *api, const struct lt_desc *desc,
+                          const cublasLtMatmulAlgo_t *algo, uint64_t planned, uint64_t *workspace,
+                          struct error *err);
+
 /* Rows and columns of a cublasLtMatmulTile_t. False: outside the table. */
 bool lt_tile_size(uint32_t tile, uint32_t *rows, uint32_t *cols);
 /* "tn algo67 tile128x128 stages4 splitk1 f16" */

@@ -600,17 +600,7 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
 
 static enum status check_algo(struct bytes_op *op, struct error *err)
 {
-    cublasLtMatmulHeuristicResult_t result = {0};
-    cublasStatus_t code =
-        op->api->cublasLtMatmulAlgoCheck(op->api->handle, op->desc.op, op->desc.a, op->desc.b,
-                                         op->desc.y, op->desc.y, &op->blob.algo, &result);
-    if (code != CUBLAS_STATUS_SUCCESS)
-        return lt_error(op->api, code, "this algorithm does not fit the node", err);
-    op->workspace = MAX(result.workspaceSize, op->blob.workspace);
-    if (op->workspace > LT_WORKSPACE_MAX)
-        return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "cuBLASLt: this algorithm wants %llu bytes of workspace",
-                         (unsigned long long)op->workspace);
+    TRY(lt_algo_check(op->api, &op->desc, &op->blob.algo, op->blob.workspace, &op->workspace, err));
     if (op->blob.way == SUMS)
         op->sums_bytes =
             ((uint64_t)(op->sums.m * op->sums.n) * sizeof(int32_t) + WORKSPACE_ALIGN - 1) /
@@ -635,10 +625,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     if (op->blob.way == SUMS && !read_rest(graph, node, &op->sums, op->sums.layout, &op->rest))
         return refuse(node, err, "leaves an epilogue that no kernel does");
     TRY(lt_open(stream->device->lt, &op->api, err));
-    if (!op->api->handle || op->blob.version != op->api->version)
-        return error_set(err, STATUS_FAILED_PRECONDITION,
-                         "cuBLASLt: the plan was built with version %u, this is %u: build it again",
-                         op->blob.version, op->api->version);
+    TRY(lt_version_check(op->api, op->blob.version, err));
     TRY(new_desc(op->api, &op->sums, (enum way)op->blob.way, &op->desc, err));
     TRY(check_algo(op, err));
     *out = &STEAL(op)->base;

@@ -164,6 +164,34 @@ bool lt_tile_size(uint32_t tile, uint32_t *rows, uint32_t *cols)
 
 /* Names a cublasLtMatmulStages_t: its number of stages, "auto", or "#" and the enumerator's
  * value. */
+enum status lt_version_check(const struct lt_api *api, uint32_t planned, struct error *err)
+{
+    if (!api->handle)
+        return error_set(err, STATUS_FAILED_PRECONDITION, "cuBLASLt: there is no device");
+    if (planned != api->version)
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "cuBLASLt: the plan was built with version %u, this is %u: build it again",
+                         planned, api->version);
+    return STATUS_OK;
+}
+
+enum status lt_algo_check(const struct lt_api *api, const struct lt_desc *desc,
+                          const cublasLtMatmulAlgo_t *algo, uint64_t planned, uint64_t *workspace,
+                          struct error *err)
+{
+    cublasLtMatmulHeuristicResult_t result = {0};
+    cublasStatus_t code = api->cublasLtMatmulAlgoCheck(api->handle, desc->op, desc->a, desc->b,
+                                                       desc->y, desc->y, algo, &result);
+    if (code != CUBLAS_STATUS_SUCCESS)
+        return lt_error(api, code, "this algorithm does not fit the node", err);
+    *workspace = MAX(result.workspaceSize, planned);
+    if (*workspace > LT_WORKSPACE_MAX)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "cuBLASLt: this algorithm wants %llu bytes of workspace",
+                         (unsigned long long)*workspace);
+    return STATUS_OK;
+}
+
 static void stages_name(uint32_t stages, char *out, size_t size)
 {
     if (stages >= CUBLASLT_MATMUL_STAGES_16x1 && stages <= CUBLASLT_MATMUL_STAGES_128x6)

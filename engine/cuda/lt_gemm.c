@@ -481,39 +481,17 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     return op->rest.n ? launch_rest(op, stream, inputs, outputs, err) : STATUS_OK;
 }
 
-/* Lets the algorithm check itself. Its workspace is the larger of what it asks for now and of what
- * it asked for when the plan was built. */
-static enum status check_algo(struct lt_op *op, struct error *err)
-{
-    cublasLtMatmulHeuristicResult_t result = {0};
-    cublasStatus_t code =
-        op->api->cublasLtMatmulAlgoCheck(op->api->handle, op->desc.op, op->desc.a, op->desc.b,
-                                         op->desc.y, op->desc.y, &op->blob.algo, &result);
-    if (code != CUBLAS_STATUS_SUCCESS)
-        return lt_error(op->api, code, "this algorithm does not fit the node", err);
-    op->workspace = MAX(result.workspaceSize, op->blob.workspace);
-    if (op->workspace > LT_WORKSPACE_MAX)
-        return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "cuBLASLt: this algorithm wants %llu bytes of workspace",
-                         (unsigned long long)op->workspace);
-    op->base.workspace = op->workspace ? op->workspace + WORKSPACE_ALIGN : 0;
-    return STATUS_OK;
-}
-
 static enum status make_op(struct lt_op *op, const struct ir_graph *graph,
                            const struct ir_node *node, struct error *err)
 {
-    if (!op->api->handle)
-        return error_set(err, STATUS_FAILED_PRECONDITION, "cuBLASLt: there is no device");
-    if (op->blob.version != op->api->version)
-        return error_set(err, STATUS_FAILED_PRECONDITION,
-                         "cuBLASLt: the plan was built with version %u, this is %u: build it again",
-                         op->blob.version, op->api->version);
+    TRY(lt_version_check(op->api, op->blob.version, err));
     lt_epilogue(&op->p.steps, op->blob.taken, &op->epilogue);
     if (!make_rest(graph, node, &op->p, op->blob.taken, op))
         return refuse(node, err, "leaves an epilogue that no kernel does");
     TRY(lt_desc_new(op->api, &op->p, &op->epilogue, &op->desc, err));
-    return check_algo(op, err);
+    TRY(lt_algo_check(op->api, &op->desc, &op->blob.algo, op->blob.workspace, &op->workspace, err));
+    op->base.workspace = op->workspace ? op->workspace + WORKSPACE_ALIGN : 0;
+    return STATUS_OK;
 }
 
 enum status lt_gemm_prepare(const struct lt_kind *kind, struct backend_stream *stream,
