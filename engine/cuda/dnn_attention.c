@@ -93,7 +93,10 @@ static enum status list(struct cuda_dnn *dnn, const struct attention *at,
     TRY(dnn_build_new(dnn, &b, err));
     attention_build(b, &at->spec);
     dnn_graph_finish(b);
-    uint32_t found = dnn_heuristic(b, CONFIGS_MAX / 2, out), engines = dnn_engine_count(b);
+    uint32_t engines = dnn_engine_count(b);
+    if (engines)
+        dnn_compiler_hold(dnn);
+    uint32_t found = dnn_heuristic(b, CONFIGS_MAX / 2, out);
     for (uint32_t i = 0; i < engines && found < CONFIGS_MAX; i++)
         if (!listed(out, found, (int32_t)i) && dnn_engine_read(b, (int32_t)i, &engine))
             out[found++] = (struct dnn_config){.engine = (int32_t)i};
