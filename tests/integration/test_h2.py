@@ -28,7 +28,7 @@ def infer_body(model="copy", data=X4, shape=(1, 4)):
     return h2.message(message((1, model), (5, given), (7, data)))
 
 
-class Http2(unittest.TestCase):
+class Http2(harness.Served):
     @classmethod
     def setUpClass(cls):
         cls.server = harness.Server(
@@ -36,13 +36,6 @@ class Http2(unittest.TestCase):
             {"limits": {"header_timeout_ms": 1000, "frame_timeout_ms": 2000}},
             arguments=["--grpc", "127.0.0.1:0"])
         cls.address = re.search(r"(?m)^ready (\S+) \(grpc\)$", cls.server.log()).group(1)
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            cls.server.stop()
-        finally:
-            cls.server.kill()
 
     def peer(self, **more):
         peer = h2.Peer(self.address, **more)

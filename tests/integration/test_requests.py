@@ -25,20 +25,13 @@ def copy_input(data=X4, shape=(1, 4), name="x", datatype="FP32"):
     return (name, datatype, list(shape), data)
 
 
-class Requests(unittest.TestCase):
+class Requests(harness.Served):
     @classmethod
     def setUpClass(cls):
         cls.server = harness.Server(
             {"copy": harness.plan("copy"), "pair": harness.plan("pair"),
              "fixed": harness.plan("fixed", "1"), "wide": harness.plan("wide"),
              "counted": harness.plan("pair"), "idle": harness.plan("copy")})
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            cls.server.stop()
-        finally:
-            cls.server.kill()
 
     def setUp(self):
         self.client = self.server.client()

@@ -54,7 +54,7 @@ def inputs(rng, n, seq, name="xz"):
             for i in name]
 
 
-class Shapes(unittest.TestCase):
+class Shapes(harness.Served):
     @classmethod
     def setUpClass(cls):
         folder = harness.folder()
@@ -67,13 +67,6 @@ class Shapes(unittest.TestCase):
              "fixed": {"path": at, "dims": ["seq=5"], "batches": [1, 2]},
              "scaled": {"path": str(folder / "scaled.onnx"), "values": ["s=7"]}},
             config={"workers": 2, "max_delay_us": 2000}, arguments=["--http", "127.0.0.1:0"])
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            cls.server.stop()
-        finally:
-            cls.server.kill()
 
     def refused(self, given, status, *words, to="seq"):
         with self.server.client() as client:
@@ -244,7 +237,7 @@ def encoder(path, layers=2):
 
 
 @unittest.skipUnless(onnxruntime, "needs onnxruntime, onnx and numpy")
-class BesideOnnxruntime(unittest.TestCase):
+class BesideOnnxruntime(harness.Served):
     LENGTHS, SIDES = (1, 5, 16, 33, 64), (8, 15, 32)
 
     @classmethod
@@ -265,13 +258,6 @@ class BesideOnnxruntime(unittest.TestCase):
         cls.theirs = {name: onnxruntime.InferenceSession(
             str(folder / f"{name}.onnx"), options, providers=["CPUExecutionProvider"])
             for name in ("encoder", "convolutions")}
-
-    @classmethod
-    def tearDownClass(cls):
-        try:
-            cls.server.stop()
-        finally:
-            cls.server.kill()
 
     def feeds(self, rng, name):
         if name == "convolutions":
