@@ -49,7 +49,7 @@
       "all element types")                                                                         \
     F(7, OWN_POOL, own_pool, "own pool", "own",                                                    \
       OP(POOL),                                                                                    \
-      "floats, one to three spatial dimensions; no indices")                       \
+      "floats, one to three spatial dimensions; no indices")                                       \
     F(8, OWN_CONV, own_conv, "own conv", "own",                                                    \
       OP(CONV) | OP(DECONV),                                                                       \
       "floats; depthwise with constant weights; a direct kernel, slow, for all that no library "   \
@@ -87,11 +87,11 @@
       "floats, scales in FP32")                                                                    \
     F(18, OWN_BYTES, own_bytes, "own bytes", "own",                                                \
       OP(UNARY) | OP(CAST) | OP(BINARY) | OP(REFORMAT) | OP(QUANTIZE) | OP(DEQUANTIZE) | OP(POOL), \
-      "some tensors stored in 8 bits by one scale, the others floats; no LP pooling")        \
+      "some tensors stored in 8 bits by one scale, the others floats; no LP pooling")              \
     F(19, LT_BYTES, lt_bytes, "cublaslt bytes", "cuBLASLt",                                        \
       OP(MATMUL) | OP(CONV),                                                                       \
       "INT8 by a scale without zero points in the weights, which are constant; 1x1, stride 1, "    \
-      "no padding, one group; multiples of 4; any epilogue")                                      \
+      "no padding, one group; multiples of 4; any epilogue")                                       \
     F(20, DNN_BYTES, dnn_bytes, "cudnn bytes", "cuDNN",                                            \
       OP(CONV),                                                                                    \
       "INT8 by a scale, constant weights, two spatial dimensions, one group, multiples of 16; "    \
