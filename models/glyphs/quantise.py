@@ -8,6 +8,8 @@ a few batches. Gradients pass rounding as if it were not there.
 import torch
 from torch import nn
 
+from networks import Pixels
+
 BATCHES = 20  # that ranges are taken from
 
 
@@ -69,7 +71,9 @@ class Quantised(nn.Module):
 
 def replace(module):
     for name, child in module.named_children():
-        if isinstance(child, (nn.Conv2d, nn.Linear)):
+        if isinstance(child, Pixels):
+            setattr(module, name, nn.Identity())
+        elif isinstance(child, (nn.Conv2d, nn.Linear)):
             setattr(module, name, Quantised(child))
         else:
             replace(child)
@@ -84,7 +88,6 @@ def make_aware(network, batches):
     """`network` is joined; `batches` gives images. In place."""
     first = next(m for m in network.modules() if isinstance(m, nn.Conv2d))
     first.weight *= 1 / 255  # the first convolution reads bytes, which need no rounding
-    network[0] = nn.Identity()
     replace(network)
     for i in range(BATCHES):
         network(batches(i))
