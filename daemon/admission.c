@@ -101,18 +101,34 @@ static enum status values_check(const struct engine_info *model, const char *inp
     return STATUS_OK;
 }
 
-static enum status no_point(const struct engine_info *model, const int64_t *values,
-                            struct error *err)
+/* "seq=9, h=3" */
+static void values_text(const struct engine_info *model, const int64_t *values, char *out,
+                        size_t size)
 {
-    char text[160] = "";
     size_t len = 0;
-    for (uint32_t i = 0; i < model->n_free && len < sizeof(text) - 1; i++)
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%.32s=%lld", i ? ", " : "",
+    *out = '\0';
+    for (uint32_t i = 0; i < model->n_free && len < size - 1; i++)
+        len += (size_t)snprintf(out + len, size - len, "%s%.32s=%lld", i ? ", " : "",
                                 model->free[i].name, (long long)values[i]);
+}
+
+enum { POINTS_TOLD = 4, VALUES_TEXT = 160 };
+
+enum status admission_no_point(const struct engine_info *model, const int64_t *values,
+                               struct error *err)
+{
+    char wanted[VALUES_TEXT], there[POINTS_TOLD * VALUES_TEXT / 2] = "", one[VALUES_TEXT];
+    size_t len = 0;
+    values_text(model, values, wanted, sizeof(wanted));
+    for (uint32_t i = 0; i < MIN(model->n_points, (uint32_t)POINTS_TOLD); i++) {
+        values_text(model, model->points[i].values, one, sizeof(one));
+        if (len < sizeof(there))
+            len += (size_t)snprintf(there + len, sizeof(there) - len, "%s%s", i ? "; " : "", one);
+    }
     return error_set(err, STATUS_FAILED_PRECONDITION,
-                     "no profile of the model is for %s: its plan must be built with one "
-                     "(inferctl build --profiles)",
-                     text);
+                     "no profile of the model is for %s; there are %s%s (inferctl build --profiles "
+                     "makes others)",
+                     wanted, there, model->n_points > POINTS_TOLD ? "; and more" : "");
 }
 
 static enum status no_such(const char *what, struct message_text wanted,
@@ -132,7 +148,6 @@ static enum status inputs_check(const struct engine_info *model, uint32_t max_ba
                                 const struct request *request, struct admission *out,
                                 struct error *err)
 {
-    int64_t values[ENGINE_MAX_FREE] = {0};
     out->instances = model->batched ? 0 : 1;
     out->payload_bytes = 0;
     for (uint32_t i = 0; i < model->n_inputs; i++) {
@@ -143,7 +158,7 @@ static enum status inputs_check(const struct engine_info *model, uint32_t max_ba
         const struct message_tensor *came = &request->inputs[at];
         const struct engine_axes *axes = model->input_axes ? &model->input_axes[i] : &plain;
         TRY(tensor_check(wanted, came, err));
-        TRY(values_check(model, wanted->name, axes, &came->shape, values, err));
+        TRY(values_check(model, wanted->name, axes, &came->shape, out->values, err));
         if (model->batched && !axes->shared)
             TRY(instances_check(wanted, came, axes->batch, max_batch, &out->instances, err));
         size_t bytes;
@@ -156,7 +171,8 @@ static enum status inputs_check(const struct engine_info *model, uint32_t max_ba
     for (uint32_t i = 0; i < request->n_inputs; i++)
         if (!model_has_input(model, request->inputs[i].name))
             return no_such("input", request->inputs[i].name, model->inputs, model->n_inputs, err);
-    return engine_point_for(model, values, &out->point) ? STATUS_OK : no_point(model, values, err);
+    out->fit = engine_fit_of(model, out->values, &out->point);
+    return STATUS_OK;
 }
 
 static enum status outputs_check(const struct engine_info *model, const struct request *request,

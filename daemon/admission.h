@@ -13,7 +13,9 @@
 
 struct admission {
     uint32_t instances;
-    uint32_t point;                     /* of the engine's, by its number */
+    uint32_t point;                     /* of the engine's, by its number; unless `fit` is NEW */
+    enum engine_fit fit;                /* NEW: no point runs these sizes */
+    int64_t values[ENGINE_MAX_FREE];    /* of the free dimensions */
     uint64_t shape_key;                 /* requests with equal keys may share a batch */
     uint8_t input[MESSAGE_MAX_TENSORS]; /* the request's input for each of the model's */
     uint32_t n_outputs;
@@ -23,10 +25,15 @@ struct admission {
 
 enum { ADMISSION_ALIGN = 64 };
 
-/* `max_batch` may be less than the plan's. */
+/* `max_batch` may be less than the plan's. Sizes that are within the ranges but of no point are no
+ * error here: the caller looks at `fit`. */
 enum status admission_check(const struct engine_info *model, uint32_t max_batch,
                             const struct request *request, struct admission *out,
                             struct error *err);
+
+/* Says that no point is for these values, and which there are. */
+enum status admission_no_point(const struct engine_info *model, const int64_t *values,
+                               struct error *err);
 
 /* Checks that the daemon can serve the model at all: the protocol bounds the number and the names
  * of its bindings. */

@@ -266,6 +266,8 @@ static enum status prepare(struct connection *c, const struct request *request,
 {
     struct admission admission;
     TRY(admission_check(model->info, model->max_instances, request, &admission, err));
+    if (admission.fit == ENGINE_FIT_NEW)
+        return admission_no_point(model->info, admission.values, err);
     for (uint32_t k = 0; k < request->n_outputs; k++)
         if (request->classes[k] > CLASSIFY_MOST)
             return error_set(err, STATUS_INVALID_ARGUMENT,

@@ -254,16 +254,26 @@ static inline bool engine_point_holds(const struct engine_info *info, uint32_t p
     return true;
 }
 
-/* The first point that holds the values, and so the smallest. False: there is none. */
-static inline bool engine_point_for(const struct engine_info *info, const int64_t *values,
-                                    uint32_t *point)
+/* How the values of a request are met; what comes first is chosen first. */
+enum engine_fit {
+    ENGINE_FIT_EXACT,  /* a point has these very values */
+    ENGINE_FIT_PADDED, /* the smallest point that runs them padded, which nobody sees */
+    ENGINE_FIT_NEW,    /* no point runs them; *point stays as it is */
+};
+
+static inline enum engine_fit engine_fit_of(const struct engine_info *info, const int64_t *values,
+                                            uint32_t *point)
 {
-    for (uint32_t i = 0; i < info->n_points || i == 0; i++)
-        if (engine_point_holds(info, i, values)) {
-            *point = i;
-            return true;
-        }
-    return false;
+    uint32_t i = 0, n = info->n_points ? info->n_points : 1;
+    while (i < n && !engine_point_holds(info, i, values))
+        i++;
+    if (i == n)
+        return ENGINE_FIT_NEW;
+    *point = i; /* by rising size, so an exact one comes before those that hold it padded */
+    for (uint32_t k = 0; k < info->n_free; k++)
+        if (values[k] != info->points[i].values[k])
+            return ENGINE_FIT_PADDED;
+    return ENGINE_FIT_EXACT;
 }
 
 /* The bindings of a point. */

@@ -150,6 +150,48 @@ static void models_beyond_the_caps_are_refused(void **state)
     assert_int_equal(admission_model_check(&info, &err), STATUS_FAILED_PRECONDITION);
 }
 
+/* One free dimension, padded or not, and points at 4 and 8. */
+static void fits(bool pads, int64_t size, enum engine_fit fit, uint32_t point)
+{
+    static const struct engine_binding in[] = {
+        {.name = "x", .dtype = DTYPE_U8, .shape = {2, {-1, -1}}, .instance_bytes = 8}};
+    static const struct engine_axes axes[] = {{.free = {0, 1}}};
+    static const struct engine_point points[] = {{.values = {4}}, {.values = {8}}};
+    const struct engine_free free[] = {{.name = "seq", .low = 2, .high = 9, .pads = pads}};
+    const struct engine_info info = {.batched = true,
+                                     .max_batch = 2,
+                                     .n_inputs = 1,
+                                     .inputs = in,
+                                     .input_axes = axes,
+                                     .n_free = 1,
+                                     .free = free,
+                                     .n_points = 2,
+                                     .points = points};
+    begin();
+    input("x", DTYPE_U8, (struct shape){2, {1, size}});
+    taken(&info);
+    assert_int_equal(got.fit, fit);
+    assert_int_equal(got.values[0], size);
+    if (fit != ENGINE_FIT_NEW)
+        assert_int_equal(got.point, point);
+    assert_int_equal(admission_no_point(&info, got.values, &err), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "there are seq=4; seq=8"));
+    input("y", DTYPE_U8, (struct shape){1, {1}});
+    refused(&info, "no input 'y'");
+}
+
+static void sizes_are_met_by_a_point_or_are_new(void **state)
+{
+    (void)state;
+    fits(false, 4, ENGINE_FIT_EXACT, 0);
+    fits(false, 8, ENGINE_FIT_EXACT, 1);
+    fits(false, 5, ENGINE_FIT_NEW, 0);
+    fits(true, 4, ENGINE_FIT_EXACT, 0);
+    fits(true, 3, ENGINE_FIT_PADDED, 0);
+    fits(true, 5, ENGINE_FIT_PADDED, 1);
+    fits(true, 9, ENGINE_FIT_NEW, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +199,7 @@ int main(void)
         cmocka_unit_test(the_number_of_instances),
         cmocka_unit_test(every_mismatch_says_what_was_expected),
         cmocka_unit_test(models_beyond_the_caps_are_refused),
+        cmocka_unit_test(sizes_are_met_by_a_point_or_are_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
