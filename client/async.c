@@ -3,19 +3,27 @@
  * The asynchronous half of client.h: one connection on the caller's loop.
  *
  * Requests gather in one of two outboxes. A prepare handle, which runs before the loop waits,
- * writes that outbox with one system call. What the socket does not take is left to uv_write, while
- * requests gather in the other outbox. So nothing is allocated for a request, and many requests
- * that are sent in one round cost one write.
+ * writes that outbox with one system call. What the socket does not take waits until it has room,
+ * while requests gather in the other outbox. So nothing is allocated for a request, and many
+ * requests that are sent in one round cost one write.
+ *
+ * libuv would write without MSG_NOSIGNAL, and a server that goes away would end the caller's
+ * program by SIGPIPE. So writes are made here, and libuv says only when there is room: its poll
+ * handle takes a descriptor that none of its other handles has, therefore a duplicate.
  *
  * Threads of libuv look a name up, and its addresses are tried one after the other. Each has a
  * socket of its own, for which the handle is closed and made anew.
  *
  * The stream's position tells whether a request has left: `queued` counts bytes put into outboxes,
- * `written` bytes the socket took.
+ * `written` bytes the socket took. What is sealed is a copy, so that counts as taken.
  */
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <uv.h>
 
@@ -43,19 +51,19 @@ struct inferd_async {
     } socket;
     uv_prepare_t flush;
     uv_timer_t timer; /* the earliest deadline, at first that of the connection */
+    uv_poll_t room;   /* that the socket can be written to */
+    int room_fd;      /* the socket's duplicate; -1: `room` is not initialised */
     uv_connect_t connect;
-    uv_write_t write;
     uv_getaddrinfo_t lookup;
     struct resolved addresses;
     uint32_t next_address; /* to try */
     uint32_t handles;      /* not yet closed; a lookup under way is one */
     enum phase phase;
     bool looking; /* `lookup` is under way */
-    bool writing; /* `write` is under way, of outbox[sending] */
+    bool full;    /* what is left of outbox[sending] waits for room */
     int sending;  /* which outbox is written; the other gathers */
     struct outbox outbox[2];
     uint64_t queued, written;
-    size_t write_size;
     uint64_t connect_by_ns, timer_ns; /* FLIGHT_NEVER: not set */
 
     struct error failure;
@@ -70,15 +78,6 @@ struct inferd_async {
     struct encoder encoder;
     struct reply reply;
 };
-
-/* The position up to which the socket has taken the stream, including a write under way. What is
- * sealed is a copy, so that counts as taken. */
-static uint64_t position(const struct inferd_async *a)
-{
-    if (!a->writing || a->seal)
-        return a->written;
-    return a->written + a->write_size - uv_stream_get_write_queue_size(&a->socket.stream);
-}
 
 /* --- answers --- */
 
@@ -102,7 +101,7 @@ static void answer_all(struct inferd_async *a, enum status status, const char *r
     }
 }
 
-static void close_handle(uv_handle_t *handle);
+static void close_socket(struct inferd_async *a);
 
 static void fail(struct inferd_async *a, const struct error *err)
 {
@@ -110,7 +109,7 @@ static void fail(struct inferd_async *a, const struct error *err)
         return;
     a->phase = FAILED;
     a->failure = *err;
-    close_handle(&a->socket.handle); /* from now on no request's memory is read */
+    close_socket(a); /* from now on no request's memory is read */
     uv_timer_stop(&a->timer);
     answer_all(a, err->status, err->text);
     if (a->phase == FAILED && a->state)
@@ -151,7 +150,7 @@ static void take_message(struct inferd_async *a, const void *message, size_t siz
     struct flight_slot *slot = flight_find(&a->flight, r->id);
     if (!slot)
         return; /* it came too late, or answers a cancel */
-    if (slot->sent_at > position(a)) {
+    if (slot->sent_at > a->written) {
         /* After this answer the user may free the data, but the rest of the frame is to be sent. */
         fail_set(a, STATUS_UNAVAILABLE, "the server answered a request before it had all of it");
         return;
@@ -231,8 +230,6 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf UNUSED)
 
 /* --- writing --- */
 
-static void on_write(uv_write_t *request, int code);
-
 static void sent(struct inferd_async *a, size_t size)
 {
     if (a->seal) {
@@ -274,51 +271,61 @@ static uint32_t piece_sealed(struct inferd_async *a, struct iovec *iov)
     return size > 0;
 }
 
+static void on_room(uv_poll_t *handle, int code, int events);
+
+/* Goes on when the socket has room. */
+static int wait_for_room(struct inferd_async *a, int fd)
+{
+    if (a->room_fd < 0) {
+        int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (copy < 0)
+            return uv_translate_sys_error(errno);
+        int code = uv_poll_init(a->flush.loop, &a->room, copy);
+        if (code) {
+            close(copy);
+            return code;
+        }
+        a->room_fd = copy;
+        a->room.data = a;
+        a->handles++;
+    }
+    a->full = true;
+    return uv_poll_start(&a->room, UV_WRITABLE, on_room);
+}
+
 /* Writes until all has left or the socket is full. */
 static void flush(struct inferd_async *a)
 {
-    uv_buf_t bufs[PIECES];
     struct iovec iov[PIECES];
-    while (a->phase <= OPEN && !a->writing) {
-        uint32_t n = a->seal ? piece_sealed(a, iov) : pieces_gathered(a, iov, PIECES);
-        size_t total = 0;
-        if (!n)
+    while (a->phase <= OPEN && !a->full) {
+        uv_os_fd_t fd;
+        struct msghdr message = {.msg_iov = iov};
+        message.msg_iovlen = a->seal ? piece_sealed(a, iov) : pieces_gathered(a, iov, PIECES);
+        if (!message.msg_iovlen)
             return;
-        for (uint32_t i = 0; i < n; i++) {
-            /* A frame is below 4 GiB, and so are its pieces. */
-            bufs[i] = uv_buf_init(iov[i].iov_base, (unsigned)iov[i].iov_len);
-            total += iov[i].iov_len;
+        int code = uv_fileno(&a->socket.handle, &fd);
+        if (!code) {
+            ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n >= 0)
+                sent(a, (size_t)n);
+            else if (errno == EAGAIN || errno == EWOULDBLOCK)
+                code = wait_for_room(a, fd);
+            else if (errno != EINTR)
+                code = uv_translate_sys_error(errno);
         }
-        int code = uv_try_write(&a->socket.stream, bufs, n);
-        if (code >= 0) {
-            sent(a, (size_t)code);
-            continue;
-        }
-        if (code != UV_EAGAIN) {
-            fail_uv(a, "the connection was lost", code);
-            return;
-        }
-        a->write_size = total;
-        code = uv_write(&a->write, &a->socket.stream, bufs, n, on_write);
         if (code) {
             fail_uv(a, "the connection was lost", code);
             return;
         }
-        a->writing = true;
     }
 }
 
-static void on_write(uv_write_t *request, int code)
+static void on_room(uv_poll_t *handle, int code UNUSED, int events UNUSED)
 {
-    struct inferd_async *a = request->data;
-    a->writing = false;
-    if (a->phase > OPEN)
-        return;
-    if (code) {
-        fail_uv(a, "the connection was lost", code);
-        return;
-    }
-    sent(a, a->write_size);
+    /* Of an error the next write tells more. */
+    struct inferd_async *a = handle->data;
+    uv_poll_stop(handle);
+    a->full = false;
     flush(a);
 }
 
@@ -371,7 +378,7 @@ static void cancel_quietly(struct inferd_async *a, uint64_t id)
 
 static void expire(struct inferd_async *a, struct flight_slot *slot)
 {
-    if (slot->sent_at > position(a)) {
+    if (slot->sent_at > a->written) {
         fail_set(a, STATUS_UNAVAILABLE, "the server takes no more bytes: timed out");
         return;
     }
@@ -426,10 +433,24 @@ static void on_handle_closed(uv_handle_t *handle)
         async_free(a);
 }
 
-static void close_handle(uv_handle_t *handle)
+static void on_room_closed(uv_handle_t *handle)
+{
+    struct inferd_async *a = handle->data;
+    close(a->room_fd);
+    on_handle_closed(handle);
+}
+
+static void close_handle(uv_handle_t *handle, uv_close_cb closed)
 {
     if (!uv_is_closing(handle))
-        uv_close(handle, on_handle_closed);
+        uv_close(handle, closed);
+}
+
+static void close_socket(struct inferd_async *a)
+{
+    close_handle(&a->socket.handle, on_handle_closed);
+    if (a->room_fd >= 0)
+        close_handle((uv_handle_t *)&a->room, on_room_closed);
 }
 
 void inferd_async_close(struct inferd_async *a, inferd_closed closed, void *user)
@@ -439,9 +460,9 @@ void inferd_async_close(struct inferd_async *a, inferd_closed closed, void *user
     a->phase = CLOSING;
     a->closed = closed;
     a->closed_user = user;
-    close_handle(&a->socket.handle);
-    close_handle((uv_handle_t *)&a->flush);
-    close_handle((uv_handle_t *)&a->timer);
+    close_socket(a);
+    close_handle((uv_handle_t *)&a->flush, on_handle_closed);
+    close_handle((uv_handle_t *)&a->timer, on_handle_closed);
     if (a->looking)
         uv_cancel((uv_req_t *)&a->lookup); /* if no thread has begun with it */
     answer_all(a, STATUS_CANCELLED, "the connection was closed");
@@ -562,7 +583,7 @@ static int start(struct inferd_async *a, uv_loop_t *loop, const struct resolve_n
     uv_timer_init(loop, &a->timer);
     a->handles = 3;
     a->socket.handle.data = a->flush.data = a->timer.data = a;
-    a->connect.data = a->write.data = a->lookup.data = a;
+    a->connect.data = a->lookup.data = a;
     if (is_unix) {
         const struct sockaddr_un *sun = (const struct sockaddr_un *)(const void *)&first->storage;
         a->next_address = 1;
@@ -605,6 +626,7 @@ static enum status open_async(uv_loop_t *loop, const char *text,
         return error_no_memory(err, "a connection");
     TRY(resolve_text(target.address, &a->addresses, &name, err));
     TRY(seal_new(&target, &a->seal, err));
+    a->room_fd = -1;
     a->options = options_fill(options);
     a->timer_ns = FLIGHT_NEVER;
     a->connect_by_ns = clock_now_ns() + a->options.connect_timeout_ms * NS_PER_MS;

@@ -423,6 +423,24 @@ static void a_server_that_does_not_read_is_given_up(void **state)
     free(bytes);
 }
 
+/* A write to a socket that the other side has closed raises SIGPIPE, which ends the program. */
+static void a_server_that_is_gone_ends_no_program(void **state)
+{
+    struct fixture *f = *state;
+    close_it(f);
+    fake_server_stop(f->server);
+    f->server = fake_server_start(true);
+    open_with(f, NULL);
+    send_to(f, "echo");
+    run(f, 1);
+    fake_server_stop(f->server);
+    f->server = fake_server_start(false);
+    send_to(f, "echo"); /* the loop writes before it learns of the end */
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    assert_int_equal(f->lost, 1);
+    assert_int_equal(f->by_status[INFERD_UNAVAILABLE], 1);
+}
+
 static void nobody_there_is_told(void **state)
 {
     struct fixture *f = *state;
@@ -512,6 +530,7 @@ int main(void)
         CASE(bad_requests_are_refused),
         CASE(a_lost_connection_answers_what_is_in_flight),
         CASE(a_server_that_does_not_read_is_given_up),
+        CASE(a_server_that_is_gone_ends_no_program),
         CASE(nobody_there_is_told),
         CASE(closing_from_within_an_answer),
         CASE(closing_from_within_a_loss),
