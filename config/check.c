@@ -359,9 +359,6 @@ static enum status check_traces(const struct config *config, struct report *repo
 static enum status check_shared_memory(const struct config *config, struct report *report)
 {
     const char *prefix = config->shared_memory;
-    if (config->cuda_shared_memory && strncmp(config->device, "cuda", 4) != 0)
-        return report_set(report, "", "cuda_shared_memory", "true", "false, as the device is %s",
-                          config->device);
     if (!prefix)
         return STATUS_OK;
     const char *name = prefix + strspn(prefix, "/");
@@ -390,6 +387,15 @@ enum status config_check_report(const struct config *config, struct report *repo
     return check_limits(&config->limits, report);
 }
 
+/* Not while the file is read: an option may still name another device. */
+static enum status check_shared_device(const struct config *config, struct report *report)
+{
+    if (!config->cuda_shared_memory || strncmp(config->device, "cuda", 4) == 0)
+        return STATUS_OK;
+    return report_set(report, "", "cuda_shared_memory", "true", "false, as the device is %s",
+                      config->device);
+}
+
 /* The addresses of a host's name are checked later, when the name has been looked up. */
 static enum status check_reach(const struct config *config, enum config_door door, const char *text,
                                struct error *err)
@@ -406,6 +412,7 @@ enum status config_check(const struct config *config, struct error *err)
 {
     struct report report = {.err = err};
     TRY(config_check_report(config, &report));
+    TRY(check_shared_device(config, &report));
     for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
         for (uint32_t i = 0; i < config->listen.doors[door].count; i++)
             TRY(check_reach(config, door, config->listen.doors[door].items[i], err));
