@@ -88,12 +88,16 @@ void connection_cap_ease(struct connection *c)
 
 /* --- accounts --- */
 
+static void charge_sub(struct connection *c, size_t charge)
+{
+    c->charged -= charge;
+    peer_bytes_out(c->peer, charge);
+}
+
 static void charge_drop(struct connection *c, const struct slab *slab)
 {
-    if (!slab)
-        return;
-    c->charged -= slab->charge;
-    peer_bytes_out(c->peer, slab->charge);
+    if (slab)
+        charge_sub(c, slab->charge);
 }
 
 static bool charge_add(struct connection *c, size_t charge)
@@ -120,6 +124,18 @@ struct slab *connection_slab_take(struct connection *c, size_t size)
         loop_wait_memory(c->loop, c, size);
     }
     return NULL;
+}
+
+struct slab *connection_slab_grow(struct connection *c, struct slab *slab, size_t size)
+{
+    size_t before = slab->charge;
+    struct slab *grown = slabs_grow(c->loop->slabs, slab, size, SLAB_REQUEST);
+    if (!grown)
+        return NULL;
+    c->charged += grown->charge - before;
+    peer_bytes_force(c->peer, grown->charge - before);
+    cap_check(c);
+    return grown;
 }
 
 void connection_slab_give(struct connection *c, struct slab *slab)
@@ -465,6 +481,11 @@ static struct slab *host_slab_left(struct session_host *host, size_t size)
     return slab;
 }
 
+static struct slab *host_slab_grow(struct session_host *host, struct slab *slab, size_t size)
+{
+    return connection_slab_grow(connection_of(host), slab, size);
+}
+
 static void host_slab_give(struct session_host *host, struct slab *slab)
 {
     connection_slab_give(connection_of(host), slab);
@@ -610,6 +631,7 @@ static const struct session_host_ops host_ops = {
     .write = host_write,
     .slab_take = host_slab_take,
     .slab_left = host_slab_left,
+    .slab_grow = host_slab_grow,
     .slab_give = host_slab_give,
     .queued = host_queued,
     .scratch = host_scratch,

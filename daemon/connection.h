@@ -154,6 +154,8 @@ void connection_reply(struct connection *c, const struct response *response);
 /* Slabs that are charged to this connection and to its peer. NULL: there is no memory, and reading
  * stops; or the peer's address has all that it may have. */
 struct slab *connection_slab_take(struct connection *c, size_t size);
+/* Has it grow in its place; NULL: it cannot, or may not. */
+struct slab *connection_slab_grow(struct connection *c, struct slab *slab, size_t size);
 void connection_slab_give(struct connection *c, struct slab *slab);
 /* Gives back the payload of a request that still runs. */
 void connection_payload_spent(struct connection *c, struct inflight *inflight);

@@ -37,7 +37,7 @@ enum {
     H2_HEADERS = 64,          /* of a call */
     H2_HEADER_BYTES = 16 << 10,
     H2_PREFIX = 5,         /* of a message: whether it is compressed, and its length */
-    H2_LARGE = 64 << 10,   /* messages beyond this are handed over in their slab */
+    H2_PLACE = 8 << 10,    /* of a message, within which its payload begins */
     H2_PARTIAL_FRAMES = 4, /* so many of the largest messages may be on their way at once */
     H2_PIECES = 48,
     H2_ROOM = 4 << 10, /* for the frames' heads of a pass */
@@ -100,6 +100,7 @@ struct h2_stream {
     struct slab *slab;     /* NULL: nothing of it has come, or */
     const uint8_t *direct; /* all of it lies here, in the bytes that were read */
     bool whole;
+    bool placed;                    /* its payload is aligned, or nobody knows where it begins */
     bool ended;                     /* the client sends no more */
     bool discard;                   /* what comes is of no use */
     const uint8_t *rest, *rest_end; /* bytes read, behind the message that waits */

@@ -46,7 +46,7 @@ static void slab_give(struct h2_stream *stream)
     struct session *s = stream->session;
     if (!stream->slab)
         return;
-    s->partial_bytes -= stream->slab->size;
+    s->partial_bytes -= stream->slab->charge;
     s->host->ops->slab_give(s->host, STEAL(stream->slab));
 }
 
@@ -55,7 +55,7 @@ static void message_forget(struct h2_stream *stream)
     stream->n_prefix = 0;
     stream->need = stream->have = 0;
     stream->direct = NULL;
-    stream->whole = false;
+    stream->whole = stream->placed = false;
     partial_set(stream, false);
 }
 
@@ -89,19 +89,29 @@ static void refuse_for_memory(struct h2_stream *stream)
 static bool slab_move(struct h2_stream *stream, size_t size)
 {
     struct session *s = stream->session;
-    struct slab *old = stream->slab;
     size_t most = s->host->ops->frame_limit(s->host);
     if (s->partial_bytes + size > MAX(most, (size_t)H2_FRAME_MOST) * H2_PARTIAL_FRAMES)
         return false;
-    struct slab *slab = s->host->ops->slab_take(s->host, size);
-    if (!slab)
+    size_t before = stream->slab ? stream->slab->charge : 0;
+    if (!session_slab_move(s->host, &stream->slab, stream->have, size))
         return false;
-    s->partial_bytes += slab->size;
-    if (old && stream->have)
-        memcpy(slab->data, old->data, stream->have);
-    slab_give(stream);
-    stream->slab = slab;
+    s->partial_bytes += stream->slab->charge - before;
     return true;
+}
+
+/* Large payloads lie where the engine can read them in place. The first bytes of a message mostly
+ * tell where its payload begins. `data`: bytes that are to be added. */
+static void payload_place(struct h2_stream *stream, const uint8_t *data, size_t size)
+{
+    struct slab *slab = stream->slab;
+    size_t have = stream->have;
+    if (stream->placed || stream->need <= SESSION_LARGE || stream->prefix[0])
+        return;
+    size_t at = have ? request_payload_find(slab->data, have, SESSION_LARGE, false)
+                     : request_payload_find(data, size, SESSION_LARGE, false);
+    if (at)
+        slab_shift(slab, have, at);
+    stream->placed = at || have >= H2_PLACE;
 }
 
 /* --- a message grows --- */
@@ -158,6 +168,7 @@ static bool slab_add(struct h2_stream *stream, const uint8_t *data, size_t size)
             !slab_move(stream,
                        session_slab_size(stream->session->host, stream->have + size, stream->need)))
             return false;
+        payload_place(stream, data, size);
         size_t n = MIN(size, stream->slab->size - stream->have);
         if (data != stream->slab->data + stream->have) /* else it was read there */
             memcpy(stream->slab->data + stream->have, data, n);
@@ -223,12 +234,8 @@ void h2_message_keep(struct h2_stream *stream)
     const uint8_t *from = stream->direct;
     stream->direct = NULL;
     stream->have = 0;
-    if (slab_move(stream, MAX(stream->need, (size_t)1))) {
-        memcpy(stream->slab->data, from, stream->need);
-        stream->have = stream->need;
-    } else {
+    if (stream->need ? !slab_add(stream, from, stream->need) : !slab_move(stream, 1))
         refuse_for_memory(stream);
-    }
 }
 
 /* --- handing on --- */
@@ -284,7 +291,7 @@ static bool inflated(struct h2_stream *stream)
     stream->slab = inflate_take(STEAL(stream->inflate), &stream->need);
     stream->direct = NULL;
     stream->prefix[0] = 0;
-    s->partial_bytes += stream->slab->size;
+    s->partial_bytes += stream->slab->charge;
     return true;
 }
 
@@ -303,7 +310,7 @@ void h2_message_hand_on(struct h2_stream *stream)
     struct error err;
     bool done = false;
     if (slab)
-        s->partial_bytes -= slab->size;
+        s->partial_bytes -= slab->charge;
     message_forget(stream);
     h2_ready_remove(stream);
     stream->n_open++;
@@ -313,7 +320,7 @@ void h2_message_hand_on(struct h2_stream *stream)
     if (status)
         host->ops->malformed(host, request->id, &err);
     else if (!done)
-        host->ops->request(host, request, slab && size > H2_LARGE ? STEAL(slab) : NULL);
+        host->ops->request(host, request, slab && size > SESSION_LARGE ? STEAL(slab) : NULL);
     s->infer_id = (struct message_text){0};
     host->ops->slab_give(host, slab);
     if ((stream = h2_stream_of(s, id)))

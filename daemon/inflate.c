@@ -58,13 +58,8 @@ static enum status grow(struct inflate *i, struct error *err)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED,
                          "a message of %zu bytes holds more than %zu when it is inflated", i->size,
                          i->most);
-    struct slab *slab = host->ops->slab_take(host, MIN(want, i->most));
-    if (!slab)
+    if (!session_slab_move(host, &i->slab, i->have, MIN(want, i->most)))
         return error_plain(err, CAUSE_OVER_BUDGET);
-    if (i->slab)
-        memcpy(slab->data, i->slab->data, i->have);
-    host->ops->slab_give(host, i->slab);
-    i->slab = slab;
     return STATUS_OK;
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -290,11 +291,21 @@ static bool slab_is_small(const struct device *device, size_t size)
     return engine_device_apart(device) && size <= ENGINE_PACK_MAX;
 }
 
+/* Large slabs that are not pinned are mapped, so that they can grow. */
+static bool slab_is_mapped(const struct device *device, size_t size)
+{
+    return !engine_device_apart(device) && size >= SLAB_GROWN;
+}
+
 static void *slab_alloc(void *user, size_t size)
 {
     void *memory;
     if (slab_is_small(user, size))
         return aligned_alloc(SLAB_ALIGN, (size + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN);
+    if (slab_is_mapped(user, size)) {
+        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return memory == MAP_FAILED ? NULL : memory;
+    }
     return engine_buffer_alloc(user, size, "frames", &memory, NULL) ? NULL : memory;
 }
 
@@ -302,8 +313,16 @@ static void slab_release(void *user, void *memory, size_t size)
 {
     if (slab_is_small(user, size))
         free(memory);
+    else if (slab_is_mapped(user, size))
+        munmap(memory, size);
     else
         engine_buffer_free(user, memory);
+}
+
+static void *slab_grow(void *user UNUSED, void *memory, size_t size, size_t to)
+{
+    void *grown = mremap(memory, size, to, MREMAP_MAYMOVE);
+    return grown == MAP_FAILED ? NULL : grown;
 }
 
 /* How many bytes of slabs are kept. Pinned memory is kept as far as the budget goes, because giving
@@ -329,7 +348,9 @@ static enum status handles_init(struct loop *loop, struct error *err)
 
 static enum status parts_make(struct loop *loop, struct error *err)
 {
-    const struct slab_memory memory = {slab_alloc, slab_release, loop->shared->device};
+    struct device *device = loop->shared->device;
+    const struct slab_memory memory = {slab_alloc, slab_release,
+                                       engine_device_apart(device) ? NULL : slab_grow, device};
     loop->slabs = slabs_new(&memory, &loop->shared->budget, keep_most(loop));
     loop->heads = malloc(LOOP_HEADS);
     if (!loop->slabs || !loop->heads)

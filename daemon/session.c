@@ -11,7 +11,26 @@ size_t session_slab_size(struct session_host *host, size_t have, size_t need)
     size_t came = have + host->ops->queued(host);
     size_t believed = have * (have <= BELIEVED_FIRST ? 4 : 2);
     size_t most = slab_within(4 * came); /* what a size class adds is charged as well */
-    return MIN(need, MAX(MIN(MAX(believed, came), most), (size_t)FIRST_SLAB));
+    size_t room = need > SESSION_LARGE ? need + SLAB_ALIGN : need;
+    return MIN(room, MAX(MIN(MAX(believed, came), most), (size_t)FIRST_SLAB));
+}
+
+bool session_slab_move(struct session_host *host, struct slab **slab, size_t have, size_t size)
+{
+    const struct session_host_ops *ops = host->ops;
+    struct slab *old = *slab, *new = NULL;
+    if (old && ops->slab_grow)
+        new = ops->slab_grow(host, old, size);
+    if (!new) {
+        new = ops->slab_take(host, size + (old ? slab_lead(old) : 0));
+        if (!new)
+            return false;
+        if (old)
+            slab_copy(new, old, have);
+        ops->slab_give(host, old);
+    }
+    *slab = new;
+    return true;
 }
 
 struct slab *session_left_keep(struct session_host *host, const void *data, size_t size)

@@ -64,6 +64,9 @@ struct session_host_ops {
      * It was set aside before the bytes were read, so there is always one, once for each input.
      * NULL: no memory. */
     struct slab *(*slab_left)(struct session_host *host, size_t size);
+    /* Gives the slab `size` usable bytes in its place, or at another address. NULL: it cannot grow
+     * so, and stays as it was. May itself be NULL. */
+    struct slab *(*slab_grow)(struct session_host *host, struct slab *slab, size_t size);
     void (*slab_give)(struct session_host *host, struct slab *slab);
     /* Bytes that have come for this session and have not been read. */
     size_t (*queued)(struct session_host *host);
@@ -111,7 +114,14 @@ struct session_host_ops {
 /* Copies what is left of an input to the host's slab for it. NULL: no memory. */
 struct slab *session_left_keep(struct session_host *host, const void *data, size_t size);
 
-enum { SESSION_ROOM_MAX = 128 * 1024 };
+/* Makes *slab (NULL: there is none) one of at least `size` usable bytes that begins with its first
+ * `have`. False: there is no memory, and it stays as it was. */
+bool session_slab_move(struct session_host *host, struct slab **slab, size_t have, size_t size);
+
+enum {
+    SESSION_ROOM_MAX = 128 * 1024,
+    SESSION_LARGE = 64 * 1024, /* messages beyond this are handed over in their slab */
+};
 
 /* What the peer owes, for the timeouts. */
 enum session_wait {
@@ -171,7 +181,8 @@ struct session_ops {
 
 /* The size of a slab for a message of `need` bytes of which `have` are here: there is room for the
  * bytes that have come, here and in the socket, and the message's word is taken for as many again
- * as are here, at first for three times as many, so that one of some 100 KiB is not moved. */
+ * as are here, at first for three times as many, so that one of some 100 KiB is not moved. A large
+ * message gets some bytes more, so that its payload can be aligned (slab_shift). */
 size_t session_slab_size(struct session_host *host, size_t have, size_t need);
 
 extern const struct session_ops session_framed;

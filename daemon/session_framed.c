@@ -18,8 +18,6 @@
 
 #include "proto/frame.h"
 
-enum { LARGE_FRAME = 64 * 1024 };
-
 struct session {
     struct session_host *host;
     /* The head of a frame, or a part of it, while no more of the frame has come; nothing else is
@@ -202,6 +200,10 @@ static void frame_begin(struct session *s, const uint8_t *head, const uint8_t *d
         frame_refuse(s, data, size, message);
         return;
     }
+    size_t payload =
+        need > SESSION_LARGE ? request_payload_find(data, size, SESSION_LARGE, true) : 0;
+    if (payload)
+        slab_shift(slab, 0, FRAME_HEAD_BYTES + payload);
     memcpy(slab->data, head, FRAME_HEAD_BYTES);
     memcpy(slab->data + FRAME_HEAD_BYTES, data, size);
     s->kept = slab;
@@ -212,14 +214,7 @@ static void frame_begin(struct session *s, const uint8_t *head, const uint8_t *d
 /* Puts the frame that is kept into a slab of another size. False: there is no memory. */
 static bool kept_move(struct session *s, size_t size)
 {
-    struct slab *old = s->kept;
-    struct slab *slab = s->host->ops->slab_take(s->host, size);
-    if (!slab)
-        return false;
-    memcpy(slab->data, old->data, s->have);
-    s->kept = slab;
-    s->host->ops->slab_give(s->host, old);
-    return true;
+    return session_slab_move(s->host, &s->kept, s->have, size);
 }
 
 /* Makes room for more of the frame that is being kept, or moves it to a smaller slab if it lies in
@@ -276,7 +271,7 @@ static void kept_use(struct session *s)
     s->held = paused(s);
     if (s->held)
         return;
-    if (s->at == 0 && s->need > LARGE_FRAME && s->have == s->need) {
+    if (s->at == 0 && s->need > SESSION_LARGE && s->have == s->need) {
         kept_hand_over(s);
         return;
     }

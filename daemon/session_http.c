@@ -113,16 +113,15 @@ static void body_refuse(struct session *s)
     http_refuse(s, 0, &err);
 }
 
-/* Moves the body to a slab of that size. False: there is no memory. */
+/* Moves the body to a slab of that size; tensors behind its JSON will be aligned there. False:
+ * there is no memory. */
 static bool body_move(struct session *s, size_t size)
 {
-    struct slab *slab = s->host->ops->slab_take(s->host, size);
-    if (!slab)
+    bool first = !s->body;
+    if (!session_slab_move(s->host, &s->body, s->have, size))
         return false;
-    if (s->body)
-        memcpy(slab->data, s->body->data, s->have);
-    s->host->ops->slab_give(s->host, s->body);
-    s->body = slab;
+    if (first && s->need > SESSION_LARGE)
+        slab_shift(s->body, 0, http_json_length(s));
     return true;
 }
 

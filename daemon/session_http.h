@@ -82,6 +82,8 @@ void http_finish(struct session *s);
 bool http_head_take(struct session *s);
 /* The whole body is there, in `body` or, if that is NULL, in memory that stays during the call. */
 void http_body_take(struct session *s, const uint8_t *data, size_t size);
+/* Bytes of JSON that the body begins with; 0: the head does not say. */
+size_t http_json_length(const struct session *s);
 /* Whether a body of this size may be decoded where it lies, within the call. */
 bool http_body_is_small(const struct session *s, size_t size);
 void http_decode_go_on(struct session *s);

@@ -268,6 +268,17 @@ static bool body_divide(struct session *s, const uint8_t *data, size_t size)
     return true;
 }
 
+size_t http_json_length(const struct session *s)
+{
+    const struct message_text *text = field(s, HTTP_FIELD_JSON_LENGTH);
+    uint64_t length = 0;
+    struct error err;
+    if (!text->data || json_element_read(JSON_NUMBER, *text, DTYPE_U64, &length,
+                                         message_text_of("Inference-Header-Content-Length"), &err))
+        return 0;
+    return (size_t)length;
+}
+
 bool http_body_is_small(const struct session *s, size_t size)
 {
     bool small =

@@ -6,6 +6,7 @@
 #include "daemon/slab.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/account.h"
 
@@ -108,19 +109,25 @@ static void evict(struct slabs *slabs, uint64_t bytes)
         }
 }
 
+/* Books `charge` bytes more of the system's memory; false: there is no room. */
+static bool held_add(struct slabs *slabs, size_t charge)
+{
+    uint64_t limit = limit_of(slabs->budget);
+    if (account_add(&slabs->budget->held, charge, limit))
+        return true;
+    evict(slabs, charge);
+    return account_add(&slabs->budget->held, charge, limit);
+}
+
 /* Takes a new slab from the system. NULL: no room, or no memory. */
 static struct slab *fresh(struct slabs *slabs, size_t charge)
 {
     struct budget *budget = slabs->budget;
-    uint64_t limit = limit_of(budget);
-    if (!account_add(&budget->held, charge, limit)) {
-        evict(slabs, charge);
-        if (!account_add(&budget->held, charge, limit)) {
-            /* `used` counts this slab already. */
-            if (budget_held(budget) + charge > budget_used(budget))
-                atomic_fetch_add_explicit(&budget->pressure, 1, memory_order_relaxed);
-            return NULL;
-        }
+    if (!held_add(slabs, charge)) {
+        /* `used` counts this slab already. */
+        if (budget_held(budget) + charge > budget_used(budget))
+            atomic_fetch_add_explicit(&budget->pressure, 1, memory_order_relaxed);
+        return NULL;
     }
     struct slab *slab = slabs->memory.alloc(slabs->memory.user, charge);
     if (!slab)
@@ -156,6 +163,14 @@ void slabs_free(struct slabs *slabs)
     free(slabs);
 }
 
+static void size_set(struct slab *slab, uint32_t class, size_t lead)
+{
+    slab->class = class;
+    slab->charge = class_size(class);
+    slab->data = slab->room + lead;
+    slab->size = slab->charge - sizeof(struct slab) - lead;
+}
+
 struct slab *slabs_take(struct slabs *slabs, size_t size, enum slab_use use)
 {
     if (size > ((size_t)1 << MAX_SHIFT) - sizeof(struct slab))
@@ -171,10 +186,46 @@ struct slab *slabs_take(struct slabs *slabs, size_t size, enum slab_use use)
         return NULL;
     }
     slab->next = NULL;
-    slab->size = charge - sizeof(struct slab);
-    slab->charge = charge;
-    slab->class = class;
+    size_set(slab, class, 0);
     return slab;
+}
+
+struct slab *slabs_grow(struct slabs *slabs, struct slab *slab, size_t size, enum slab_use use)
+{
+    size_t lead = slab_lead(slab), before = slab->charge;
+    if (!slabs->memory.grow || before < SLAB_GROWN ||
+        size > ((size_t)1 << MAX_SHIFT) - sizeof(struct slab) - lead)
+        return NULL;
+    uint32_t class = class_of(size + lead + sizeof(struct slab));
+    size_t charge = class_size(class), more = charge - MIN(before, charge);
+    struct budget *budget = slabs->budget;
+    if (!more)
+        return NULL;
+    if (!account_add(&budget->used, more, share(budget, charge, use)))
+        return NULL;
+    struct slab *grown = NULL;
+    if (held_add(slabs, more) &&
+        !(grown = slabs->memory.grow(slabs->memory.user, slab, before, charge)))
+        account_sub(&budget->held, more);
+    if (grown)
+        size_set(grown, class, lead);
+    else
+        account_sub(&budget->used, more);
+    return grown;
+}
+
+void slab_copy(struct slab *slab, const struct slab *from, size_t have)
+{
+    size_set(slab, slab->class, slab_lead(from));
+    memcpy(slab->data, from->data, have);
+}
+
+void slab_shift(struct slab *slab, size_t have, size_t at)
+{
+    size_t lead = (SLAB_ALIGN - at % SLAB_ALIGN) % SLAB_ALIGN;
+    const uint8_t *from = slab->data;
+    size_set(slab, slab->class, lead);
+    memmove(slab->data, from, have);
 }
 
 bool slabs_room(const struct slabs *slabs, size_t size)
@@ -201,7 +252,8 @@ void slabs_give(struct slabs *slabs, struct slab *slab)
     account_sub(&slabs->budget->used, slab->charge);
     /* Other loops cannot use what is kept here, so it leaves them half of the budget. */
     bool much = budget_held(slabs->budget) > limit_of(slabs->budget) / SLAB_KEPT_SHARE;
-    if (much || slab->charge > slabs->keep - slabs->kept) {
+    bool grows = slabs->memory.grow && slab->charge >= SLAB_GROWN;
+    if (much || grows || slab->charge > slabs->keep - slabs->kept) {
         release(slabs, slab);
         return;
     }

@@ -14,7 +14,9 @@
  *
  * Each loop has its own `slabs`, used on its thread only; the budget is shared. Slabs given back
  * are kept because getting pinned memory is slow; those that nobody needed between two trims go
- * back.
+ * back. Where memory can grow in its place (struct slab_memory), slabs beyond SLAB_GROWN do, so
+ * that a message that comes piece by piece never lies in two of them; those are not kept, for the
+ * next one would not be of their size.
  */
 #ifndef INFERD_DAEMON_SLAB_H
 #define INFERD_DAEMON_SLAB_H
@@ -52,6 +54,7 @@ enum {
     SLAB_SMALL_SHARE = 8,   /* large slabs leave one part in so many of the budget alone, */
     SLAB_REPLY_SHARE = 16,  /* and small requests' slabs one part in so many */
     SLAB_KEPT_SHARE = 2,    /* used and kept slabs together fill one part in so many at most */
+    SLAB_GROWN = 4 << 20,   /* what slabs are charged that grow in their place, at least */
 };
 
 /* The budget for limits.inflight_bytes: these, or more if one frame of the largest size would not
@@ -63,16 +66,20 @@ enum slab_use { SLAB_REQUEST, SLAB_REPLY };
 
 struct slab {
     struct slab *next; /* the holder's, to chain slabs */
+    uint8_t *data;     /* aligned, unless slab_shift moved it */
     size_t size;       /* usable bytes at data */
     size_t charge;     /* what the budget was charged */
     uint32_t class;
-    _Alignas(SLAB_ALIGN) uint8_t data[];
+    _Alignas(SLAB_ALIGN) uint8_t room[];
 };
 
 /* Where the memory comes from; aligned to SLAB_ALIGN. */
 struct slab_memory {
     void *(*alloc)(void *user, size_t size);                /* NULL: none */
     void (*release)(void *user, void *memory, size_t size); /* the size it was asked for */
+    /* Gives memory of SLAB_GROWN bytes and more another size, at another address maybe. NULL: there
+     * is none, and all stays as it was. May itself be NULL: such memory does not grow. */
+    void *(*grow)(void *user, void *memory, size_t size, size_t to);
     void *user;
 };
 
@@ -85,6 +92,21 @@ void slabs_free(struct slabs *slabs); /* all slabs must have been given back */
 /* At least `size` usable bytes. NULL: beyond the budget, or no memory. */
 struct slab *slabs_take(struct slabs *slabs, size_t size, enum slab_use use) MUST_USE;
 void slabs_give(struct slabs *slabs, struct slab *slab); /* NULL is fine */
+/* Gives the slab at least `size` usable bytes in its place, or at another address. NULL: it cannot
+ * grow so, and stays as it was; what is to grow has to move. */
+struct slab *slabs_grow(struct slabs *slabs, struct slab *slab, size_t size,
+                        enum slab_use use) MUST_USE;
+
+/* Puts the first `have` bytes of another slab there, as far from its beginning. */
+void slab_copy(struct slab *slab, const struct slab *from, size_t have);
+static inline size_t slab_lead(const struct slab *slab)
+{
+    return (size_t)(slab->data - slab->room);
+}
+
+/* Moves the first `have` bytes of the slab, and with them `data`, so that byte `at` becomes
+ * aligned; it then has up to SLAB_ALIGN - 1 usable bytes less. */
+void slab_shift(struct slab *slab, size_t have, size_t at);
 
 /* Sets a slab aside: it stays held, so that there is memory when it is needed, but is in nobody's
  * use. Claiming it when it is needed never fails; then it is in use like any other slab. */

@@ -158,6 +158,11 @@ enum status request_outputs_check(const struct request *request, struct error *e
  * its first MESSAGE_MAX_FIELDS fields is an id. */
 uint64_t request_id_find(const void *message, size_t size);
 
+/* Where the first payload of at least `least` bytes begins in an inference of which the first
+ * `have` bytes have come; `framed`: of the framed protocol, else of gRPC. 0: that is not known
+ * (yet). */
+size_t request_payload_find(const void *message, size_t have, size_t least, bool framed);
+
 /*
  * Finds the token of a message of which only the first `size` bytes have come, so that the server
  * knows the sender before it keeps the message. Encoders write fields in the order of their

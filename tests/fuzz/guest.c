@@ -31,7 +31,7 @@ static void memory_release(void *user UNUSED, void *memory, size_t size UNUSED)
 void guest_open(struct guest *guest, const struct session_ops *protocol,
                 const struct session_host_ops *host, uint64_t budget)
 {
-    const struct slab_memory memory = {memory_alloc, memory_release, NULL};
+    const struct slab_memory memory = {memory_alloc, memory_release, NULL, NULL};
     guest->base.ops = host;
     guest->protocol = protocol;
     atomic_store(&guest->budget.limit, budget);

@@ -121,6 +121,13 @@ class Grpc(harness.Served):
             result = self.client.infer("wide", [tensor("x", x)])
             np.testing.assert_array_equal(result.as_numpy("y"), x)
 
+    def test_payloads_begin_anywhere_in_their_messages(self):
+        x = np.random.rand(5, 1 << 18).astype(np.float32)
+        for k in range(0, 64, 3):
+            data = x[:5 if k % 4 == 0 else 1]
+            result = self.client.infer("wide", [tensor("x", data)], request_id="i" * k)
+            np.testing.assert_array_equal(result.as_numpy("y"), data)
+
     def test_what_is_refused(self):
         x = tensor("x", SMALL)
         self.refused("NOT_FOUND", ["no model 'nope'", "'copy'"], self.client.infer, "nope", [x])

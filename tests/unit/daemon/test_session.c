@@ -156,7 +156,7 @@ static void memory_release(void *user, void *memory, size_t size)
 static int setup(void **state)
 {
     (void)state;
-    const struct slab_memory memory = {memory_alloc, memory_release, NULL};
+    const struct slab_memory memory = {memory_alloc, memory_release, NULL, NULL};
     memset(&host, 0, sizeof(host));
     host.base.ops = &ops;
     atomic_store(&host.budget.limit, UINT64_C(1) << 40);

@@ -28,6 +28,17 @@ static void heap_release(void *user, void *memory, size_t size)
     free(memory);
 }
 
+/* Always at another address. */
+static void *heap_grow(void *user, void *memory, size_t size, size_t to)
+{
+    void *grown = heap_alloc(user, to);
+    if (!grown)
+        return NULL;
+    memcpy(grown, memory, size);
+    heap_release(user, memory, size);
+    return grown;
+}
+
 static struct heap heap;
 static struct budget budget;
 static struct slabs *slabs;
@@ -36,7 +47,7 @@ static int setup(void **state)
 {
     (void)state;
     heap = (struct heap){0};
-    const struct slab_memory memory = {heap_alloc, heap_release, &heap};
+    const struct slab_memory memory = {heap_alloc, heap_release, NULL, &heap};
     atomic_store(&budget.used, 0);
     atomic_store(&budget.held, 0);
     atomic_store(&budget.pressure, 0);
@@ -131,7 +142,7 @@ static void r1_kept_and_used_stay_within_the_budget(void **state)
 {
     (void)state;
     slabs_free(slabs);
-    const struct slab_memory memory = {heap_alloc, heap_release, &heap};
+    const struct slab_memory memory = {heap_alloc, heap_release, NULL, &heap};
     slabs = slabs_new(&memory, &budget, SIZE_MAX); /* keeps everything, as for a device apart */
     for (size_t size = 700 << 10; size > 1000; size -= size / 9) {
         struct slab *slab = slabs_take(slabs, size, SLAB_REQUEST);
@@ -149,7 +160,7 @@ static void r1_kept_and_used_stay_within_the_budget(void **state)
 static void what_is_kept_leaves_half_to_others(void **state)
 {
     (void)state;
-    const struct slab_memory memory = {heap_alloc, heap_release, &heap};
+    const struct slab_memory memory = {heap_alloc, heap_release, NULL, &heap};
     struct slabs *other = slabs_new(&memory, &budget, SIZE_MAX);
     struct slab *slab[9];
     for (uint32_t i = 0; i < ARRAY_LEN(slab); i++)
@@ -166,7 +177,7 @@ static void what_is_kept_leaves_half_to_others(void **state)
 static void what_others_keep_is_asked_for(void **state)
 {
     (void)state;
-    const struct slab_memory memory = {heap_alloc, heap_release, &heap};
+    const struct slab_memory memory = {heap_alloc, heap_release, NULL, &heap};
     struct slabs *other = slabs_new(&memory, &budget, SIZE_MAX);
     slabs_give(other, slabs_take(other, 400 << 10, SLAB_REQUEST));
     assert_int_equal(budget_used(&budget), 0);
@@ -240,6 +251,75 @@ static void a_slab_within_a_charge_is_the_largest_one(void **state)
     }
 }
 
+static void a_message_is_aligned_where_its_payload_begins(void **state)
+{
+    (void)state;
+    for (size_t at = 0; at < 2 * SLAB_ALIGN; at++) {
+        struct slab *slab = slabs_take(slabs, 1000, SLAB_REQUEST);
+        assert_non_null(slab);
+        size_t size = slab->size;
+        for (size_t i = 0; i < 200; i++)
+            slab->data[i] = (uint8_t)i;
+        slab_shift(slab, 200, at);
+        assert_int_equal((uintptr_t)(slab->data + at) % SLAB_ALIGN, 0);
+        assert_int_equal(slab->size + slab_lead(slab), size);
+        for (size_t i = 0; i < 200; i++)
+            assert_int_equal(slab->data[i], (uint8_t)i);
+        struct slab *copy = slabs_take(slabs, 2000, SLAB_REQUEST);
+        assert_non_null(copy);
+        slab_copy(copy, slab, 200);
+        assert_int_equal((uintptr_t)(copy->data + at) % SLAB_ALIGN, 0);
+        assert_memory_equal(copy->data, slab->data, 200);
+        slab_shift(copy, 200, 0); /* and back */
+        assert_int_equal(slab_lead(copy), 0);
+        assert_memory_equal(copy->data, slab->data, 200);
+        slabs_give(slabs, copy);
+        slabs_give(slabs, slab);
+    }
+}
+
+static void large_slabs_grow_in_their_place(void **state)
+{
+    (void)state;
+    const struct slab_memory memory = {heap_alloc, heap_release, heap_grow, &heap};
+    const size_t mib = 1 << 20;
+    atomic_store(&budget.limit, 40 * mib);
+    struct slabs *grown = slabs_new(&memory, &budget, SIZE_MAX);
+    assert_non_null(grown);
+    struct slab *small = slabs_take(grown, mib, SLAB_REQUEST);
+    assert_non_null(small);
+    assert_null(slabs_grow(grown, small, 2 * mib, SLAB_REQUEST)); /* it moves */
+    slabs_give(grown, small);
+
+    struct slab *slab = slabs_take(grown, SLAB_GROWN, SLAB_REQUEST);
+    assert_non_null(slab);
+    slab_shift(slab, 0, 13);
+    memset(slab->data, 7, SLAB_GROWN - 64);
+    uint32_t live = heap.live;
+    slab = slabs_grow(grown, slab, 16 * mib, SLAB_REQUEST);
+    assert_non_null(slab);
+    assert_int_equal(heap.live, live);
+    assert_true(slab->size >= 16 * mib);
+    assert_int_equal((uintptr_t)(slab->data + 13) % SLAB_ALIGN, 0);
+    for (size_t i = 0; i < SLAB_GROWN - 64; i += 997)
+        assert_int_equal(slab->data[i], 7);
+    assert_int_equal(budget_used(&budget), slab->charge);
+    /* Beyond the budget, or without memory, it stays. */
+    assert_null(slabs_grow(grown, slab, 64 * mib, SLAB_REQUEST));
+    heap.empty = true;
+    assert_null(slabs_grow(grown, slab, 24 * mib, SLAB_REQUEST));
+    heap.empty = false;
+    assert_null(slabs_grow(grown, slab, mib, SLAB_REQUEST));
+    assert_null(slabs_grow(grown, slab, SIZE_MAX - 64, SLAB_REQUEST));
+    assert_int_equal(budget_used(&budget), slab->charge);
+    size_t kept = slabs_kept(grown);
+    slabs_give(grown, slab);
+    assert_int_equal(slabs_kept(grown), kept);
+    assert_int_equal(budget_used(&budget), 0);
+    slabs_free(grown);
+    assert_int_equal(budget_held(&budget), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +337,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_set_aside_is_nobody_s_until_it_is_claimed, setup,
                                         teardown),
         cmocka_unit_test(a_slab_within_a_charge_is_the_largest_one),
+        cmocka_unit_test_setup_teardown(a_message_is_aligned_where_its_payload_begins, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(large_slabs_grow_in_their_place, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
