@@ -2,12 +2,14 @@
 /* The CUDA backend's table. */
 #include "engine/cuda/device.h"
 #include "engine/cuda/family.h"
+#include "engine/plugin/plugin.h"
 
 const struct backend backend_cuda = {
     .abi = BACKEND_ABI,
     .features = BACKEND_ATTENTION | BACKEND_MERGE | BACKEND_LANES | BACKEND_SCALES | BACKEND_SIGNED,
     .name = "cuda",
     .stable_addresses = true,
+    .plugins = plugin_registry_use,
     .device_count = cuda_device_count,
     .device_open = cuda_device_open,
     .device_close = cuda_device_close,

@@ -11,6 +11,7 @@
  *   dnn_*.c    convolutions and attention through cuDNN's backend graph API
  *   lt*.c      matrix products and 1x1 convolutions through cuBLASLt, opened when first needed
  *   own_*.c    nodes -> our kernels (kernels/cuda)
+ *   plugin.c   nodes of plugins
  *
  * A family is a way of running some ops. Its candidates, preparation and packing stand in one file.
  */

@@ -95,7 +95,10 @@
     F(20, DNN_BYTES, dnn_bytes, "cudnn bytes", "cuDNN",                                            \
       OP(CONV),                                                                                    \
       "INT8 by a scale, constant weights, two spatial dimensions, one group, multiples of 16; "    \
-      "without zero points where there is padding; sum and Relu or clip from 0 inside")
+      "without zero points where there is padding; sum and Relu or clip from 0 inside")            \
+    F(21, PLUGIN, plugin, "plugin", "plugin",                                                      \
+      OP(PLUGIN),                                                                                  \
+      "what the plugin's kernels for CUDA take")
 /* clang-format on */
 
 enum cuda_family_id {

@@ -91,7 +91,7 @@ struct inferd_plugin_node {
     const struct inferd_plugin_attr *attrs;
 };
 
-/* Where a kernel runs. This version calls kernels for the CPU alone: a GPU leaves nodes to it. */
+/* Where a kernel runs. */
 enum inferd_plugin_where { INFERD_PLUGIN_CPU = 0, INFERD_PLUGIN_CUDA = 1 };
 
 struct inferd_plugin_call {
@@ -101,19 +101,23 @@ struct inferd_plugin_call {
     void *const *outputs;
     void *workspace;  /* as many bytes as the kernel asked for, aligned to 64 */
     void *stream;     /* CUDA: the cudaStream_t on which to launch; NULL on the CPU */
-    uint32_t threads; /* CPU: as many threads as the kernel may use */
+    uint32_t threads; /* CPU: as many threads as the kernel may use; 1 on CUDA */
     char *why;        /* for the reason of a failure */
     size_t why_size;
 };
 
 /*
  * One way to run an op. There may be several; each that takes the node is timed when a plan is
- * built, and the fastest is noted in the plan by its name.
+ * built, on a GPU those for CUDA and those for the CPU with the way there and back, and the fastest
+ * is noted in the plan by its name.
  *
  * takes      says whether the kernel runs this node; NULL: it runs every node of the op
  * workspace  bytes of scratch memory that a run needs; NULL: none
- * run        computes the outputs. On CUDA it puts launches onto the stream and returns: it may not
- *            wait, allocate device memory or use another stream, because launches are captured
+ * run        computes the outputs. On CUDA it puts launches onto the stream and returns what
+ *            cudaGetLastError says of them: it may not wait, allocate device memory or use another
+ *            stream, because launches are captured, and the capture is replayed. The device is the
+ *            calling thread's current one. The stream is any CUDA runtime's, so the plugin may be
+ *            linked to its own (nvcc's default) or to a shared one
  */
 struct inferd_plugin_kernel {
     const char *name; /* of [A-Za-z0-9._-], 1 to 32 */
@@ -123,7 +127,14 @@ struct inferd_plugin_kernel {
     int (*run)(const struct inferd_plugin_call *call);
 };
 
-enum { INFERD_PLUGIN_MIXES = 1 };
+/*
+ * INFERD_PLUGIN_MIXES  rows do not belong to one instance each
+ * INFERD_PLUGIN_TYPES  kernels for CUDA that have `takes` are also offered nodes with FP16 or BF16
+ *                      in place of FP32, in all tensors at once, where the plan may have such
+ *                      types; `takes` looks at types. `infer` and the reference see the node as
+ *                      the model has it
+ */
+enum { INFERD_PLUGIN_MIXES = 1, INFERD_PLUGIN_TYPES = 2 };
 
 /*
  * An op. `infer` checks the inputs' types and shapes and the attributes, and sets outputs[i] for
@@ -133,7 +144,7 @@ enum { INFERD_PLUGIN_MIXES = 1 };
  */
 struct inferd_plugin_op {
     const char *domain, *name; /* as in the model; the domain is not ONNX's own */
-    uint32_t flags;            /* INFERD_PLUGIN_MIXES, or 0 */
+    uint32_t flags;            /* of INFERD_PLUGIN_MIXES and _TYPES, or 0 */
     int (*infer)(const struct inferd_plugin_node *node, struct inferd_plugin_tensor *outputs,
                  uint32_t *n_outputs, char *why, size_t why_size);
     uint32_t n_kernels;

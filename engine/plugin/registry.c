@@ -91,6 +91,8 @@ static enum status check_op(const struct inferd_plugin_op *op, struct error *err
             return wrong(err, "an op of ONNX's own domain");
     if (!op->infer)
         return wrong(err, "an op without `infer`");
+    if (op->flags & ~(uint32_t)(INFERD_PLUGIN_MIXES | INFERD_PLUGIN_TYPES))
+        return wrong(err, "an op with flags that this version does not know");
     if (plugin_find(op->domain, op->name, &of))
         return error_set(err, STATUS_ALREADY_EXISTS, "op '%s' of domain '%s' is plugin '%s''s",
                          op->name, op->domain, of->table->name);

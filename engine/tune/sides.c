@@ -3,7 +3,8 @@
  * Which nodes the CPU runs beside a device with memory of its own. Some the device has no kernel
  * for. What lies between those is often light work on small tensors, such as the arithmetic of
  * shapes and indices, which is done on the CPU sooner than its operands are on the device: such
- * nodes get a second entry, their twin, and the solver weighs both against the crossings.
+ * nodes get a second entry, their twin, and the solver weighs both against the crossings. So do
+ * nodes of plugins that have kernels for the device.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -27,6 +28,12 @@ uint64_t tune_crossing_ns(const struct ir_tensor *tensor)
 
 /* --- twins --- */
 
+/* A plugin's kernels, which are all of one author, may be the faster ones on either side. */
+static bool is_ones_own(const struct ir_node *node)
+{
+    return ir_op_row(node->op)->group == IR_GROUP_PLUGIN;
+}
+
 static bool is_light(const struct ir_graph *graph, const struct ir_node *node)
 {
     uint64_t bytes = 0;
@@ -42,11 +49,11 @@ enum status tune_sites_twin(struct tune_table *table, const struct ir_graph *gra
     bool some = false;
     for (uint32_t i = 0; i < graph->n_nodes; i++)
         some = some || tune_on_host(options, sites[i].entry);
-    if (!some || options->no_timing) /* guesses for two machines cannot be compared */
-        return STATUS_OK;
-    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+    /* guesses for two machines cannot be compared */
+    for (uint32_t i = 0; i < graph->n_nodes && options->host && !options->no_timing; i++) {
         const struct ir_node *node = ir_node(graph, i);
-        if (sites[i].entry && !tune_on_host(options, sites[i].entry) && is_light(graph, node))
+        if (sites[i].entry && !tune_on_host(options, sites[i].entry) &&
+            (is_ones_own(node) || (some && is_light(graph, node))))
             TRY(tune_table_twin(table, graph, node, &sites[i].twin, err));
     }
     return STATUS_OK;

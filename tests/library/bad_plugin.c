@@ -29,7 +29,8 @@ enum {
     FAILS,
     WORKSPACE,
     LONG_WHY,
-    MIXES
+    MIXES,
+    FLAGS
 };
 
 #ifndef FAULT
@@ -86,7 +87,10 @@ static const struct inferd_plugin_kernel kernels[] = {
 };
 
 static const struct inferd_plugin_op ops[] = {
-    {FAULT == DOMAIN_ ? "ai.onnx" : "test.bad", "Copy", FAULT == MIXES ? INFERD_PLUGIN_MIXES : 0,
+    {FAULT == DOMAIN_ ? "ai.onnx" : "test.bad", "Copy",
+     FAULT == MIXES   ? INFERD_PLUGIN_MIXES
+     : FAULT == FLAGS ? 1u << 31
+                      : 0,
      infer, FAULT == NO_KERNELS ? 0 : 1, kernels},
     {"test.bad", "Copy", 0, infer, 1, kernels},
 };

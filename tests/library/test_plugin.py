@@ -27,10 +27,12 @@ import installed
 
 BUILD, INFERD, INFERCTL, ROOT = map(os.path.abspath, sys.argv[1:5])
 SANITIZE, CC, CXX = sys.argv[5], sys.argv[6].split(), sys.argv[7].split()
+NVCC = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
 sys.path.insert(0, os.path.join(ROOT, "tests/integration"))
 import serving  # noqa: E402  (needs the path)
 
 EXAMPLE = pathlib.Path(ROOT, "engine/plugin/examples/window_energy.c")
+CUDA = EXAMPLE.with_name("peak_scale.cu")
 BAD = pathlib.Path(ROOT, "tests/library/bad_plugin.c")
 os.environ.pop("LD_LIBRARY_PATH", None)  # it names the build folder's library
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC", "-O2"]
@@ -141,6 +143,23 @@ class Plugins(unittest.TestCase):
             "--plugin", plugin, *UNTUNED)
         self.agrees(self.outputs(self.root / "cpp.plan", x, "--plugin", plugin), x)
 
+    @unittest.skipUnless(NVCC, "no nvcc")
+    def test_a_plugin_for_cuda_runs_without_a_gpu(self):
+        plugin, model, plan = (self.root / f"peak.{end}" for end in ("so", "onnx", "plan"))
+        run(NVCC, "-shared", "-Xcompiler", "-fPIC,-Wall,-Wextra,-Werror", "-O2", *self.include,
+            CUDA, "-o", plugin)
+        save(model, [helper.make_node("PeakScale", ["x"], ["y", "p"], domain="example.inferd",
+                                      to=2.0)],
+             [value("x", TensorProto.FLOAT, ["n", 3, 5])],
+             [value("y", TensorProto.FLOAT, None), value("p", TensorProto.FLOAT, None)],
+             "example.inferd")
+        run(INFERCTL, "build", model, "-o", plan, "--batch", "4", "--plugin", plugin,
+            "--timing-cache", "")
+        x = np.random.default_rng(10).normal(size=(4, 3, 5)).astype(np.float32)
+        got, peak = self.outputs(plan, x, "--plugin", plugin), np.abs(x).max(axis=(1, 2))
+        np.testing.assert_array_equal(got["p"], peak)
+        np.testing.assert_allclose(got["y"], x * (2 / peak)[:, None, None], rtol=1e-6)
+
     def test_a_plan_needs_the_plugin_it_was_built_with(self):
         said = run(INFERCTL, "run", self.plan, code=1)
         self.assertRegex(said, r"needs the plugin 'window-energy' version 1\.0 \(digest "
@@ -194,7 +213,8 @@ class Plugins(unittest.TestCase):
                               ("NAME", "name or version"), ("NO_OPS", "no ops"),
                               ("NO_KERNELS", "without kernels"), ("NO_RUN", "a function"),
                               ("DOMAIN_", "ONNX's own domain"), ("ON_DEVICE", "runs on the CPU"),
-                              ("TWICE", "two ops have the same name")):
+                              ("TWICE", "two ops have the same name"),
+                              ("FLAGS", "flags that this version does not know")):
             with self.subTest(fault):
                 said = run(INFERCTL, "run", self.plan, "--plugin", self.bad(fault), code=1)
                 self.assertIn(reason, said)

@@ -9,7 +9,8 @@
 
 #define SAMPLE_DIGEST "0"
 /* The words of such a node without attributes. */
-#define SAMPLE_WORDS "0,1,116,1,49,1,48,1,100,1,111"
+#define SAMPLE_WORDS   "0,1,116,1,49,1,48,1,100,1,111"
+#define SAMPLE_NUMBERS 0, 1, 116, 1, 49, 1, 48, 1, 100, 1, 111
 
 static inline int sample_infer(const struct inferd_plugin_node *node,
                                struct inferd_plugin_tensor *outputs, uint32_t *n_outputs, char *why,

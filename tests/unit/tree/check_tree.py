@@ -32,7 +32,7 @@ LAYERS = {
 }
 # the same inside engine/; "." stands for engine/*.h itself
 ENGINE_LAYERS = {
-    ".": ["ir"],
+    ".": ["ir", "plugin"],
     "plugin": [],
     "ir": ["plugin"],
     "import": ["ir", "plugin"],
@@ -54,7 +54,7 @@ DAEMON_SEES = {"engine/engine.h", "engine/backend.h"}
 CONFINED = [
     (r"uv\.h", r"(daemon|client)/"),
     (r"(oneapi/dnnl/)?dnnl.*", r"engine/cpu/onednn[^/]*$"),
-    (r"(cuda|cudnn|cublas|nv).*", r"(engine/cuda|kernels/cuda)/"),
+    (r"(cuda|cudnn|cublas|nv).*", r"(engine/cuda|kernels/cuda)/|engine/plugin/examples/.*\.cu$"),
     (r"(cyaml/cyaml|yaml)\.h", r"config/"),
     (r"(llhttp|yajl/.*)\.h", r"http/"),
     (r"pb.*\.h", r"(proto|engine/plan|engine/import)/"),

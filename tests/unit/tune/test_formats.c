@@ -13,6 +13,7 @@
 #include "tests/test.h"
 #include "tests/unit/tune/net.h"
 #include "tests/unit/mock/mock.h"
+#include "tests/unit/plugin/sample.h"
 
 static struct device *device, *host;
 
@@ -556,6 +557,60 @@ static void light_layers_stay_between_those_of_the_host(void **state)
     *mock_script(device) = (struct mock_script){0};
 }
 
+/* The sample plugin's op between two convolutions. */
+static struct ir_graph *make_plugged(void)
+{
+    static const int64_t words[] = {SAMPLE_NUMBERS};
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = net_conv(g, net_input(g, (int64_t[]){1, 4, 8, 8, 0}), 4, 3, 1);
+    uint32_t node = net_node(g, IR_OP_PLUGIN, "own", 1, &x);
+    net_ints(g, node, IR_ATTR_WORDS, ARRAY_LEN(words), words);
+    net_output(g, net_conv(g, net_infer(g, node), 4, 3, 1));
+    return g;
+}
+
+static uint64_t plugin_ns;
+
+static uint64_t cost_of_plugin(const struct ir_graph *graph, const struct ir_node *node,
+                               const struct tactic *tactic)
+{
+    return node->op == IR_OP_PLUGIN ? plugin_ns : mock_cost(graph, node, tactic);
+}
+
+/* Kernels of plugins are weighed on both sides, though nothing else runs on the host. */
+static void a_plugin_runs_where_it_is_sooner_done(void **state)
+{
+    static const struct {
+        uint64_t ns;
+        bool no_timing;
+        const char *backend;
+    } rows[] = {{1000, false, "mock"}, {100000000, false, "cpu"}, {100000000, true, "mock"}};
+    (void)state;
+    if (!plugin_at(0)) /* it stays for the whole process */
+        assert_int_equal(sample_load(NULL), STATUS_OK);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ir_graph *plain = make_plugged(), *g = net_copy(plain);
+        struct tune_options options = options_of(PRECISION_F32);
+        struct tune_report report;
+        mock_script(device)->cost = cost_of_plugin;
+        plugin_ns = rows[i].ns;
+        options.host = host;
+        options.no_timing = rows[i].no_timing;
+        tune(g, &options, &report);
+        assert_string_equal(find(g, "own")->tactic->backend, rows[i].backend);
+        assert_int_equal(report.on_host, !strcmp(rows[i].backend, "cpu"));
+        if (report.on_host)
+            assert_string_equal(
+                report.host[2],
+                "1 layer on the CPU, which mock would run no sooner with the way there and back: "
+                "own (plugin)");
+        check_answers(plain, g, 1e-5);
+        ir_graph_free(g);
+        ir_graph_free(plain);
+    }
+    *mock_script(device) = (struct mock_script){0};
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -576,6 +631,7 @@ int main(void)
         TEST(hopeless_candidates_are_not_compiled),
         TEST(what_the_device_does_not_do_is_the_hosts),
         TEST(light_layers_stay_between_those_of_the_host),
+        TEST(a_plugin_runs_where_it_is_sooner_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

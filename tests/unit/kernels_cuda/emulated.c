@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/kernels_cuda/emulated.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "tests/test.h"
+#include "tests/unit/kernels_cuda/fake_lt.h"
+
+enum cudaStreamCaptureStatus emulated_capture = cudaStreamCaptureStatusActive;
+
+static const struct cuda_family *const families[] = {
+    &cuda_family_own_map,       &cuda_family_own_move,  &cuda_family_own_pool,
+    &cuda_family_own_conv,      &cuda_family_own_rows,  &cuda_family_own_attention,
+    &cuda_family_own_recurrent, &cuda_family_own_image, &cuda_family_own_norm,
+    &cuda_family_own_index,     &cuda_family_own_quant, &cuda_family_own_bytes,
+    &cuda_family_lt_bytes,      &cuda_family_plugin,
+};
+
+/* --- functions of the module and of CUDA that the families and plugins call --- */
+
+cudaError_t cudaSetDevice(int ordinal UNUSED)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream UNUSED, enum cudaStreamCaptureStatus *out)
+{
+    *out = emulated_capture;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t code UNUSED)
+{
+    return "an error";
+}
+
+enum status cuda_error(struct error *err, cudaError_t code, const char *what)
+{
+    return error_set(err, STATUS_INTERNAL, "%s: %d", what, (int)code);
+}
+
+enum status cuda_stream_flag(struct backend_stream *stream, int32_t **out, struct error *err UNUSED)
+{
+    *out = stream->bad_index;
+    return STATUS_OK;
+}
+
+/* --- a backend whose device memory is the host's --- */
+
+static enum status memory_alloc(struct device *device UNUSED, enum memory_kind kind UNUSED,
+                                size_t size, const char *tag UNUSED, void **out, struct error *err)
+{
+    if (posix_memalign(out, BACKEND_ALIGN, size))
+        return error_no_memory(err, "a test");
+    return STATUS_OK;
+}
+
+static void memory_free(struct device *device UNUSED, enum memory_kind kind UNUSED, void *memory)
+{
+    free(memory);
+}
+
+static enum status copy(struct backend_stream *stream UNUSED, enum copy_direction way UNUSED,
+                        const struct backend_copy *copies, uint32_t n, struct error *err UNUSED)
+{
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(copies[i].to, copies[i].from, copies[i].size);
+    return STATUS_OK;
+}
+
+static enum status event_record(struct backend_event *event UNUSED,
+                                struct backend_stream *stream UNUSED, struct error *err UNUSED)
+{
+    return STATUS_OK;
+}
+
+static enum status event_wait(struct backend_event *event UNUSED, struct error *err UNUSED)
+{
+    return STATUS_OK;
+}
+
+static enum status candidates(struct device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    enum status status = STATUS_OK;
+    struct cuda_device *d = CONTAINER_OF(device, struct cuda_device, base);
+    for (size_t i = 0; i < ARRAY_LEN(families) && !status; i++)
+        if (cuda_family_takes(families[i]->id, node->op))
+            status = families[i]->candidates(d, graph, node, precision, visit, user, err);
+    return status;
+}
+
+static const struct cuda_family *family_of(const struct tactic *tactic)
+{
+    for (size_t i = 0; i < ARRAY_LEN(families); i++)
+        if (tactic->id >> 16 == families[i]->id)
+            return families[i];
+    return NULL;
+}
+
+static enum status pack(struct device *device, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                        void *to, struct error *err)
+{
+    return family_of(tactic)->pack(CONTAINER_OF(device, struct cuda_device, base), graph, node,
+                                   tactic, input, to, err);
+}
+
+static enum status op_prepare(struct backend_stream *stream, const struct ir_graph *graph,
+                              const struct ir_node *node, const struct tactic *tactic,
+                              struct backend_op **out, struct error *err)
+{
+    return family_of(tactic)->prepare(stream, graph, node, tactic, out, err);
+}
+
+static uint64_t op_workspace(const struct backend_op *op)
+{
+    return op->workspace;
+}
+
+static void op_free(struct backend_op *op)
+{
+    op->free(op);
+}
+
+static enum status op_launch(struct backend_op *op, struct backend_stream *stream,
+                             void *const *inputs, void *const *outputs, void *workspace,
+                             struct error *err)
+{
+    return op->launch(op, stream, inputs, outputs, workspace, err);
+}
+
+const struct backend backend_emulated = {
+    .abi = BACKEND_ABI,
+    .name = "emulated",
+    .memory_alloc = memory_alloc,
+    .memory_free = memory_free,
+    .copy = copy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .candidates = candidates,
+    .pack = pack,
+    .op_prepare = op_prepare,
+    .op_workspace = op_workspace,
+    .op_free = op_free,
+    .op_launch = op_launch,
+};
+
+void emulated_deinit(struct emulated *b)
+{
+    cuda_lt_free(b->device.lt);
+}
+
+void emulated_init(struct emulated *b)
+{
+    *b = (struct emulated){.device = {.base.backend = &backend_emulated}};
+    b->device.properties.multiProcessorCount = 132;
+    assert_int_equal(cuda_lt_new(0, &b->device.lt, NULL), STATUS_OK);
+    lt_adopt(b->device.lt, &fake_lt);
+    b->stream = (struct backend_stream){.device = &b->device, .bad_index = &b->flag};
+    b->trial = (struct trial){
+        .device = &b->device.base, .backend = &backend_emulated, .stream = &b->stream};
+}

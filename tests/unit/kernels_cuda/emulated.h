@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A backend of the families of our own kernels and of plugins, on the emulated device, whose memory
+ * is the host's.
+ */
+#ifndef INFERD_TESTS_UNIT_KERNELS_CUDA_EMULATED_H
+#define INFERD_TESTS_UNIT_KERNELS_CUDA_EMULATED_H
+
+#include "engine/cuda/device.h"
+#include "tests/device/trial.h"
+
+extern const struct backend backend_emulated;
+
+/* What a stream's capture is said to be. */
+extern enum cudaStreamCaptureStatus emulated_capture;
+
+/* A device, its stream, and a trial on them; cuBLASLt is one that knows INT8 alone. */
+struct emulated {
+    int32_t flag;
+    struct cuda_device device;
+    struct backend_stream stream;
+    struct trial trial;
+};
+
+void emulated_init(struct emulated *emulated);
+void emulated_deinit(struct emulated *emulated);
+
+#endif
