@@ -199,9 +199,6 @@ enum status admission_check(const struct engine_info *model, uint32_t max_batch,
     struct admission admission = {0};
     TRY(inputs_check(model, max_batch, request, &admission, err));
     TRY(outputs_check(model, request, &admission, err));
-    /* At a point all requests have the same shapes apart from the number of instances, so any of
-     * them may share a batch. */
-    admission.shape_key = admission.point;
     admission.instances = MAX(admission.instances, 1u); /* a model without inputs */
     *out = admission;
     return STATUS_OK;

@@ -16,7 +16,6 @@ struct admission {
     uint32_t point;                     /* of the engine's, by its number; unless `fit` is NEW */
     enum engine_fit fit;                /* NEW: no point runs these sizes */
     int64_t values[ENGINE_MAX_FREE];    /* of the free dimensions */
-    uint64_t shape_key;                 /* requests with equal keys may share a batch */
     uint8_t input[MESSAGE_MAX_TENSORS]; /* the request's input for each of the model's */
     uint32_t n_outputs;
     uint8_t output[MESSAGE_MAX_TENSORS]; /* the model's outputs in the order they were asked for */

@@ -101,7 +101,7 @@ static const struct body_tensor *instance_tensors(struct arena *arena,
     struct body_tensor *out = arena_array(arena, n, sizeof(*out));
     for (uint32_t i = 0; out && i < n; i++) {
         struct shape shape = bindings[i].shape;
-        if (info->batched && shape.rank) {
+        if (info->batched && engine_counts_first(info) && shape.rank) {
             shape.rank--;
             memmove(shape.dim, shape.dim + 1, shape.rank * sizeof(shape.dim[0]));
         }
@@ -172,8 +172,9 @@ static enum status model_config(struct loop *loop, const struct request *request
     if (!model)
         return STATUS_OK;
     const struct engine_info *info = model->info;
-    out->max_batch = info->batched ? model->max_batch : 0;
-    out->dynamic = info->batched && model->max_batch > 1 && !model->pipeline;
+    /* max_batch_size is for a first dimension that counts instances. */
+    out->max_batch = info->batched && engine_counts_first(info) ? model->max_batch : 0;
+    out->dynamic = out->max_batch > 1 && !model->pipeline;
     if (model->pipeline) {
         out->instances = 0;
         out->n_steps = model->pipeline->file->n_steps;

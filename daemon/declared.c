@@ -85,6 +85,12 @@ static enum status batch_check(const struct model_file *file, const struct engin
                          "config.pbtxt: max_batch_size: expected 0, since the model has no "
                          "dimension that counts instances, got %u",
                          file->config.max_batch);
+    if (file->batched && !engine_counts_first(info))
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "config.pbtxt: max_batch_size: expected 0, since the model counts "
+                         "instances elsewhere than in the first dimension of each input and "
+                         "output, got %u",
+                         file->config.max_batch);
     if (file->config.max_batch > info->max_batch)
         return error_set(err, STATUS_FAILED_PRECONDITION,
                          "config.pbtxt: max_batch_size: expected at most %u, which the plan was "

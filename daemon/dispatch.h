@@ -64,7 +64,8 @@ struct inflight {
     struct slab *run;       /* the state of a request whose model is one */
     struct inflight *whole; /* the request that this is a step of; NULL: it is none */
     uint32_t step;
-    uint32_t point; /* of the engine's, by its number */
+    uint32_t point;                  /* of the engine's, by its number */
+    int64_t values[ENGINE_MAX_FREE]; /* of the free dimensions; the point may have larger ones */
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
     uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for, */
@@ -154,6 +155,20 @@ static inline const void *inflight_output(const struct inflight *inflight, uint3
     return (const uint8_t *)inflight->batch->output + inflight->batch->profile->out_offset[k] +
            inflight->first * outputs[k].instance_bytes;
 }
+
+/* The shape of output k of a request, whose sizes are its own. */
+static inline struct shape inflight_output_shape(const struct inflight *inflight, uint32_t k)
+{
+    const struct engine_info *info = inflight->model->info;
+    return engine_shape_of(info, engine_output_axes(info, k),
+                           &engine_point_outputs(info, inflight->point)[k].shape,
+                           inflight->item.instances, inflight->values);
+}
+
+/* Sets the key of the batcher: requests with equal ones may share a batch. Those are of one point,
+ * and have the same bytes in the inputs that all instances of a batch share. To be called once the
+ * payloads are there. */
+void inflight_key(struct inflight *inflight);
 
 /* Says that the outputs of a request that ran stay in use for longer than it takes to write a
  * reply: until other requests have run. False: too many of the worker's buffers are kept already,

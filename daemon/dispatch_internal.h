@@ -7,6 +7,7 @@
  *   dispatch_run.c     how a batch runs, and what is done about one that fails
  *   dispatch_model.c   models come and go
  *   dispatch_hang.c    how long batches take, and which take too long
+ *   dispatch_key.c     which requests may share a batch
  */
 #ifndef INFERD_DAEMON_DISPATCH_INTERNAL_H
 #define INFERD_DAEMON_DISPATCH_INTERNAL_H

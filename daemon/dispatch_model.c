@@ -75,6 +75,7 @@ static void model_destroy(struct dispatch *d, struct model *model)
     for (uint32_t w = 0; model->lanes && w < d->config.workers; w++) {
         free(model->lanes[w].inputs);
         free(model->lanes[w].spans);
+        free(model->lanes[w].requests);
     }
     free(model->lanes);
     free(model->paces);
@@ -104,7 +105,8 @@ static bool model_arrays(struct dispatch *d, struct model *model)
         struct model_lane *lane = &model->lanes[w];
         lane->inputs = calloc(model->info->n_inputs + 1, sizeof(*lane->inputs));
         lane->spans = calloc(spans + 1, sizeof(*lane->spans));
-        if (!lane->inputs || !lane->spans)
+        lane->requests = calloc((size_t)model->max_items + 1, sizeof(*lane->requests));
+        if (!lane->inputs || !lane->spans || !lane->requests)
             return false;
     }
     return true;

@@ -10,6 +10,10 @@
  * needed, and their results are moved to their places in the batch's buffer. A failure that
  * concerns more than a request (ERROR_MODEL, ERROR_DEVICE) is not tried again, and neither is a
  * batch whose payloads have gone back to their loops.
+ *
+ * Requests that differ in an input which all instances of a batch share run in parts, too, each of
+ * requests that agree. Their keys keep them apart (dispatch_key.c), unless two keys happen to be
+ * equal.
  */
 #include <stdio.h>
 #include <string.h>
@@ -69,8 +73,9 @@ static enum status part_execute(struct dispatch *d, struct batch *batch, struct 
                                 bool *spent)
 {
     enum status status = STATUS_OK;
-    TRY(context_enqueue_at(lane->context, batch->point, part->instances, lane->inputs, output,
-                           &batch->err));
+    const struct engine_batch what = {batch->point, part->instances, &lane->requests[part->first],
+                                      part->n};
+    TRY(context_enqueue_batch(lane->context, &what, lane->inputs, output, &batch->err));
     if (engine_device_apart(d->config.device)) {
         status = context_wait_inputs(lane->context, &batch->err);
         *spent = !status;
@@ -183,6 +188,38 @@ static void requests_count(struct model_stats *stats, const struct batch *batch,
 
 /* --- in parts --- */
 
+static bool equal(const struct engine_span *a, const struct engine_span *b)
+{
+    return a->size == b->size && (!a->size || memcmp(a->data, b->data, a->size) == 0);
+}
+
+/* Whether two of the gathered requests, by their numbers, may share a batch. */
+static bool agree(const struct model *model, const struct model_lane *lane, uint32_t a, uint32_t b)
+{
+    const struct engine_info *info = model->info;
+    for (uint32_t k = 0; info->batched && info->input_axes && k < info->n_inputs; k++) {
+        const struct engine_axes *axes = &info->input_axes[k];
+        const struct engine_span *spans = &lane->spans[(size_t)k * model->max_items];
+        if (!axes->shared)
+            continue;
+        for (uint32_t d = 0; d < info->inputs[k].shape.rank; d++)
+            if (axes->free[d] && lane->requests[a].values[axes->free[d] - 1] !=
+                                     lane->requests[b].values[axes->free[d] - 1])
+                return false;
+        if (!equal(&spans[a], &spans[b]))
+            return false;
+    }
+    return true;
+}
+
+static bool all_agree(const struct batch *batch, const struct model_lane *lane, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++)
+        if (!agree(batch->model, lane, 0, i))
+            return false;
+    return true;
+}
+
 static bool may_split(const struct dispatch *d, const struct batch *batch)
 {
     return batch->err.scope == ERROR_REQUEST &&
@@ -230,16 +267,16 @@ static void part_fail(const struct batch *batch, const struct part *part)
 }
 
 /* Cuts the next part from the requests [at, end) of the batch: all of them up to the first one that
- * has expired. If the first one (`item`) has itself expired, the part is that request alone, and
- * the function returns true. */
-static bool part_cut(const struct batch *batch, struct batcher_item *item, uint32_t at,
-                     uint32_t end, struct part *out)
+ * has expired, or does not agree with the first one. If the first one (`item`) has itself expired,
+ * the part is that request alone, and the function returns true. */
+static bool part_cut(const struct batch *batch, const struct model_lane *lane,
+                     struct batcher_item *item, uint32_t at, uint32_t end, struct part *out)
 {
     uint64_t now_ns = clock_now_ns();
     *out = (struct part){.items = item, .first = at, .instance = dispatch_inflight_of(item)->first};
     for (; at + out->n < end; item = gathered(batch, item->next)) {
         bool expired = item->deadline_ns <= now_ns;
-        if (expired && out->n)
+        if (out->n && (expired || !agree(batch->model, lane, at, at + out->n)))
             return false;
         out->n++;
         out->instances += item->instances;
@@ -264,19 +301,19 @@ static void part_expire(const struct part *part)
     dispatch_inflight_of(part->items)->expired = true;
 }
 
-/* Runs the parts from left to right. `ends` are the ends of the parts that are still to come, the
- * nearest last. */
+/* Runs the parts from left to right: `halved`, or as large as they may be. `ends` are the ends of
+ * the parts that are still to come, the nearest last. */
 static void split_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
-                      const struct part *whole)
+                      const struct part *whole, bool halved)
 {
     void *scratch = d->workers[batch->worker].scratch;
-    uint32_t ends[HALVINGS + 1] = {whole->n, whole->n / 2}, n_ends = 2, at = 0;
+    uint32_t ends[HALVINGS + 1] = {whole->n, whole->n / 2}, n_ends = halved ? 2 : 1, at = 0;
     struct batcher_item *item = whole->items;
     while (at < whole->n) {
         struct part part;
         struct engine_times times = {0};
         bool spent = false;
-        if (part_cut(batch, item, at, ends[n_ends - 1], &part)) {
+        if (part_cut(batch, lane, item, at, ends[n_ends - 1], &part)) {
             part_expire(&part);
         } else {
             enum status status = part_run(d, batch, lane, &part, scratch, &times, &spent);
@@ -316,6 +353,20 @@ static void expired_drop(struct batch *batch)
 
 /* --- a batch --- */
 
+/* Runs requests that do not agree, which must not happen in one part. */
+static void disagreed_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
+                          const struct part *whole)
+{
+    size_t size = batch->model->info->out_bytes_max;
+    if (!scratch_ready(d, &d->workers[batch->worker], size)) {
+        error_no_memory(&batch->err, "outputs");
+        part_fail(batch, whole);
+        return;
+    }
+    split_run(d, batch, lane, whole, false);
+    expired_drop(batch);
+}
+
 void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
                         uint32_t instances)
 {
@@ -327,6 +378,11 @@ void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_la
     batch->instances = instances;
     batch->times = (struct engine_times){0};
     batch->profile = engine_profile_for(batch->model->engine, batch->point, instances);
+    if (!all_agree(batch, lane, whole.n)) {
+        disagreed_run(d, batch, lane, &whole);
+        requests_count(&batch->model->stats, batch, clock_now_ns() - start_ns);
+        return;
+    }
     enum status status = part_run(d, batch, lane, &whole, batch->output, &batch->times, &spent);
     if (!status) {
         batch->run_ns = clock_now_ns() - start_ns;
@@ -335,7 +391,7 @@ void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_la
                scratch_ready(d, &d->workers[batch->worker], batch->model->info->out_bytes_max)) {
         counter_add(d->config.counters, COUNTER_BATCHES_SPLIT, 1);
         batch->times = (struct engine_times){0};
-        split_run(d, batch, lane, &whole);
+        split_run(d, batch, lane, &whole, true);
         expired_drop(batch);
     } else {
         part_fail(batch, &whole);

@@ -3,6 +3,8 @@
  * The workers' side of the dispatcher. A worker gathers and runs a batch (dispatch_run.c) without
  * the lock; with the lock it says that it is idle, and learns what to do next.
  */
+#include <string.h>
+
 #include "base/clock.h"
 #include "daemon/dispatch.h"
 #include "daemon/dispatch_internal.h"
@@ -36,6 +38,9 @@ static uint32_t batch_gather(struct batch *batch, struct model_lane *lane, uint6
         }
         for (uint32_t k = 0; k < info->n_inputs; k++)
             lane->spans[(size_t)k * batch->model->max_items + n] = inflight->spans[k];
+        lane->requests[n].instances = item->instances;
+        memcpy(lane->requests[n].values, inflight->values,
+               info->n_free * sizeof(inflight->values[0]));
         inflight->cause = CAUSE_OK;
         inflight->expired = false;
         inflight->batch = batch;

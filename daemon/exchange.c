@@ -248,13 +248,9 @@ static void outputs_fill(struct response *response, const struct inflight *infli
         struct message_tensor *t = &response->outputs[k];
         t->name = message_text_of(b->name);
         t->dtype = b->dtype;
-        t->shape = b->shape;
-        t->size = b->instance_bytes;
-        if (info->batched) {
-            t->shape.dim[info->output_axes ? info->output_axes[at].batch : 0] =
-                inflight->item.instances;
-            t->size *= inflight->item.instances;
-        }
+        t->shape = inflight_output_shape(inflight, at);
+        if (!shape_bytes(&t->shape, t->dtype, &t->size))
+            t->size = 0; /* it is in an output buffer, so it has a size */
         t->data = inflight->run ? pipeline_run_output(inflight, at) : inflight_output(inflight, at);
         t->region = (struct message_region){0};
     }

@@ -134,12 +134,12 @@ static void inflight_fill(struct inflight *inflight, const struct connection *c,
 {
     inflight->item.instances = admission->instances;
     inflight->item.priority = identity_priority(who, priority_of(model, request));
-    inflight->item.shape_key = admission->shape_key;
     inflight->item.flow = flow_of(c);
     inflight->item.deadline_ns = deadline_of(c->loop, model, request);
     inflight->id = request->id;
     inflight->model = model_ref(model);
     inflight->point = admission->point;
+    memcpy(inflight->values, admission->values, sizeof(inflight->values));
     inflight->n_outputs = admission->n_outputs;
     memcpy(inflight->output, admission->output, admission->n_outputs);
     for (uint32_t k = 0; k < admission->n_outputs; k++)
@@ -171,6 +171,7 @@ void exchange_submit(struct connection *c, struct inflight *inflight)
 {
     if (inflight->trace)
         trace_decoded(inflight->trace);
+    inflight_key(inflight);
     connection_inflight_in(c, inflight);
     if (inflight->run)
         pipeline_run_begin(c->loop, inflight);
@@ -220,10 +221,11 @@ static enum status regions_take(struct connection *c, const struct request *requ
         const struct message_region *place = &request->regions[k];
         const struct engine_binding *b =
             &engine_point_outputs(info, inflight->point)[inflight->output[k]];
-        uint64_t bytes = b->instance_bytes * (info->batched ? inflight->item.instances : 1);
+        struct shape shape = inflight_output_shape(inflight, inflight->output[k]);
+        size_t bytes;
         if (!place->sized)
             continue;
-        if (place->size < bytes)
+        if (!shape_bytes(&shape, b->dtype, &bytes) || place->size < bytes)
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "output '%s': shared_memory_byte_size is %llu, and it has %llu bytes",
                              b->name, (unsigned long long)place->size, (unsigned long long)bytes);
@@ -273,6 +275,14 @@ static enum status prepare(struct connection *c, const struct request *request,
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "classification of %u classes; at most %d are told",
                              request->classes[k], CLASSIFY_MOST);
+    for (uint32_t k = 0; k < request->n_outputs; k++)
+        if (request->classes[k] && model->info->batched && model->info->output_axes &&
+            model->info->output_axes[admission.output[k]].batch)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "classification of output '%s', which counts instances in dimension "
+                             "%u: only those that do so in dimension 0 have classes",
+                             model->info->outputs[admission.output[k]].name,
+                             model->info->output_axes[admission.output[k]].batch);
     if (request->priority >= BATCHER_PRIORITIES)
         return error_set(err, STATUS_INVALID_ARGUMENT, "priority %u; they are 0 (first) to %d",
                          request->priority, BATCHER_PRIORITIES - 1);

@@ -56,8 +56,9 @@ struct model_queue {
  * share them); used on its thread only. */
 struct model_lane {
     struct context *context;
-    struct engine_input *inputs; /* n_inputs */
-    struct engine_span *spans;   /* n_inputs x max_items */
+    struct engine_input *inputs;     /* n_inputs */
+    struct engine_span *spans;       /* n_inputs x max_items */
+    struct engine_request *requests; /* max_items */
 };
 
 /* How long batches of a profile take. Under the dispatcher's lock. */

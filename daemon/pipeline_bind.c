@@ -99,6 +99,10 @@ static enum status part_find(const struct binder *b, struct part *part)
     part->outputs = arena_array(b->arena, part->info->n_outputs, sizeof(*part->outputs));
     if (!part->inputs || !part->outputs)
         return no_memory(b);
+    if (!engine_counts_first(part->info))
+        return refuse(b, part,
+                      "the model counts instances elsewhere than in the first dimension of each "
+                      "input and output, which no pipeline takes");
     TRY(sizes_check(b, part, part->info->inputs, part->info->n_inputs));
     return sizes_check(b, part, part->info->outputs, part->info->n_outputs);
 }

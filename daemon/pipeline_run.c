@@ -294,7 +294,6 @@ static void step_fill(struct inflight *step, const struct pipeline_run *run, uin
     step->item.instances = what->instances ? what->instances : request->item.instances;
     step->item.priority = request->item.priority;
     step->point = 0;
-    step->item.shape_key = 0; /* as admission has it */
     step->item.flow = request->item.flow;
     step->item.deadline_ns = deadline_of(request, what->model, now_ns);
     step->item.admitted = true;
@@ -303,6 +302,7 @@ static void step_fill(struct inflight *step, const struct pipeline_run *run, uin
         step->spans[k] = (struct engine_span){
             run->values[v].data, value_bytes(&run->pipeline->values[v], request->item.instances)};
     }
+    inflight_key(step);
 }
 
 static void step_begin(struct loop *loop, struct pipeline_run *run, uint32_t s)

@@ -116,7 +116,9 @@ static enum status input_size(const struct warming *w, const struct engine_bindi
                       dtype_name(b->dtype), dtype_name(in->dtype));
     if (!shape_bytes(&in->shape, b->dtype, &declared) || declared != b->instance_bytes)
         return refuse(w, err, "input '%s': expected dims of %zu bytes", b->name, b->instance_bytes);
-    if (!checked_mul(b->instance_bytes, w->warmup->batch, out))
+    const struct engine_axes *axes =
+        engine_input_axes(w->info, (uint32_t)(b - engine_point_inputs(w->info, w->point)));
+    if (!checked_mul(b->instance_bytes, engine_count_of(w->info, axes, w->warmup->batch), out))
         return refuse(w, err, "input '%s': it is too large", b->name);
     return STATUS_OK;
 }

@@ -187,8 +187,9 @@ struct engine_span {
  * Copying 16 KiB within the host takes about as long as putting one more copy onto a stream. */
 enum { ENGINE_PACK_MAX = 16 * 1024 };
 
-/* The spans of one input, in the order of the instances. A device that reads host memory reads a
- * lone span in place if it is aligned to 64 and fills a profile; other spans are gathered. */
+/* The spans of one input, in the order of the instances; each is a dense tensor. A device that
+ * reads host memory reads a lone span in place if it is aligned to 64 and fills a profile; other
+ * spans are gathered. Of an input that all instances share (engine_axes) the first span is read. */
 struct engine_input {
     const struct engine_span *spans;
     uint32_t n_spans;
@@ -215,9 +216,31 @@ struct engine_times {
 enum status context_enqueue(struct context *ctx, uint32_t batch, const struct engine_input *inputs,
                             void *output, struct error *err);
 
-/* The same at a point, by its number; context_enqueue takes the first. */
+/* The same at a point, by its number; context_enqueue takes the first. The batch is one tensor of
+ * each output. */
 enum status context_enqueue_at(struct context *ctx, uint32_t point, uint32_t batch,
                                const struct engine_input *inputs, void *output, struct error *err);
+
+/* One request of a batch. */
+struct engine_request {
+    uint32_t instances;
+    int64_t values[ENGINE_MAX_FREE]; /* at most the point's; less only where dimensions pad */
+};
+
+/* The same for several requests: span r of each input is the tensor of request r, and output i of a
+ * request whose first instance is k is a dense tensor of its own sizes at
+ *
+ *   output + profile->out_offset[i] + k * outputs[i].instance_bytes
+ *
+ * `requests` has to stay until context_wait. */
+struct engine_batch {
+    uint32_t point, instances; /* the sum of those of the requests */
+    const struct engine_request *requests;
+    uint32_t n_requests;
+};
+enum status context_enqueue_batch(struct context *ctx, const struct engine_batch *batch,
+                                  const struct engine_input *inputs, void *output,
+                                  struct error *err);
 
 /* Blocks until the bytes of the inputs are no longer read, which is until the batch has run if the
  * device reads them in place. May be called between context_enqueue and context_wait. */
@@ -274,6 +297,52 @@ static inline enum engine_fit engine_fit_of(const struct engine_info *info, cons
         if (values[k] != info->points[i].values[k])
             return ENGINE_FIT_PADDED;
     return ENGINE_FIT_EXACT;
+}
+
+/* The shape that a request of so many instances and such values has, or gets, there. `shape` is a
+ * binding's of the point, or a profile's. `axes` may be NULL, and so may `values`. */
+static inline struct shape engine_shape_of(const struct engine_info *info,
+                                           const struct engine_axes *axes,
+                                           const struct shape *shape, uint32_t instances,
+                                           const int64_t *values)
+{
+    struct shape own = *shape;
+    for (uint32_t d = 0; axes && values && info->n_free && d < own.rank; d++)
+        if (axes->free[d])
+            own.dim[d] = values[axes->free[d] - 1];
+    if (info->batched && !(axes && axes->shared) && own.rank)
+        own.dim[axes ? axes->batch : 0] = instances;
+    return own;
+}
+
+/* How many instances' bytes the tensor has in a batch. */
+static inline uint32_t engine_count_of(const struct engine_info *info,
+                                       const struct engine_axes *axes, uint32_t instances)
+{
+    return info->batched && !(axes && axes->shared) ? instances : 1;
+}
+
+static inline const struct engine_axes *engine_input_axes(const struct engine_info *info,
+                                                          uint32_t index)
+{
+    return info->input_axes ? &info->input_axes[index] : NULL;
+}
+
+/* Whether dimension 0 of every input and output counts instances, if any does. */
+static inline bool engine_counts_first(const struct engine_info *info)
+{
+    bool first = true;
+    for (uint32_t i = 0; info->batched && info->input_axes && i < info->n_inputs; i++)
+        first = first && !info->input_axes[i].shared && !info->input_axes[i].batch;
+    for (uint32_t i = 0; info->batched && info->output_axes && i < info->n_outputs; i++)
+        first = first && !info->output_axes[i].shared && !info->output_axes[i].batch;
+    return first;
+}
+
+static inline const struct engine_axes *engine_output_axes(const struct engine_info *info,
+                                                           uint32_t index)
+{
+    return info->output_axes ? &info->output_axes[index] : NULL;
 }
 
 /* The bindings of a point. */

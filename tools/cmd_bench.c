@@ -101,7 +101,8 @@ static enum status make_inputs(struct runner *r)
     const struct engine_info *info = engine_describe(b->model.engine);
     uint64_t seed = 1 + r->index;
     for (uint32_t i = 0; i < info->n_inputs; i++) {
-        size_t bytes = engine_point_inputs(info, b->point)[i].instance_bytes * b->batch;
+        size_t bytes = engine_point_inputs(info, b->point)[i].instance_bytes *
+                       engine_count_of(info, engine_input_axes(info, i), b->batch);
         TRY(engine_buffer_alloc(b->model.device, bytes ? bytes : 1, "input", &r->inputs[i],
                                 &r->err));
         tensor_random(r->inputs[i], bytes / dtype_size(info->inputs[i].dtype),

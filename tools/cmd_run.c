@@ -268,13 +268,12 @@ static enum status load_inputs(struct run *r, struct error *err)
 }
 
 static enum status make_tensor(const struct run *r, const struct engine_binding *b,
-                               struct tensor_view *out, struct error *err)
+                               const struct engine_axes *axes, struct tensor_view *out,
+                               struct error *err)
 {
     struct tensor_view t = {.dtype = b->dtype, .shape = b->shape};
     size_t bytes;
-    for (uint32_t d = 0; d < t.shape.rank; d++)
-        if (t.shape.dim[d] == -1)
-            t.shape.dim[d] = (int64_t)r->instances;
+    t.shape = engine_shape_of(info(r), axes, &b->shape, (uint32_t)r->instances, r->values);
     if (!shape_bytes(&t.shape, t.dtype, &bytes) || !(t.data = malloc(bytes ? bytes : 1)))
         return error_no_memory(err, "'%s'", b->name);
     *out = t;
@@ -288,34 +287,58 @@ static enum status make_tensors(struct run *r, struct error *err)
         size_t n;
         if (r->in[i].data)
             continue;
-        TRY(make_tensor(r, &engine_point_inputs(info(r), r->point)[i], &r->in[i], err));
+        TRY(make_tensor(r, &engine_point_inputs(info(r), r->point)[i],
+                        engine_input_axes(info(r), i), &r->in[i], err));
         if (shape_elements(&r->in[i].shape, &n))
             tensor_random(r->in[i].data, n, r->in[i].dtype, &seed);
     }
     for (uint32_t i = 0; i < info(r)->n_outputs; i++)
-        TRY(make_tensor(r, &engine_point_outputs(info(r), r->point)[i], &r->out[i], err));
+        TRY(make_tensor(r, &engine_point_outputs(info(r), r->point)[i],
+                        engine_output_axes(info(r), i), &r->out[i], err));
     return STATUS_OK;
 }
 
 /* --- running --- */
+
+/* The bytes of `n` instances of a tensor, or of all of it if they share it. */
+static size_t bytes_of(const struct run *r, const struct tensor_view *t,
+                       const struct engine_axes *axes, uint32_t n)
+{
+    struct shape own = engine_shape_of(info(r), axes, &t->shape, n, r->values);
+    size_t bytes;
+    return shape_bytes(&own, t->dtype, &bytes) ? bytes : 0; /* all of it was made or read */
+}
+
+/* Where instance `first` of the tensor lies: the caller has seen to it that `first` is 0 unless
+ * instances lie one behind the other. */
+static char *place_of(const struct run *r, const struct tensor_view *t,
+                      const struct engine_axes *axes, size_t first)
+{
+    return (char *)t->data + (first ? first * bytes_of(r, t, axes, 1) : 0);
+}
 
 static enum status run_batch(struct run *r, struct context *ctx, size_t first, uint32_t batch,
                              char *buffer, struct error *err)
 {
     struct engine_span spans[IR_MAX_IO];
     struct engine_input inputs[IR_MAX_IO];
+    struct engine_request whole = {.instances = batch};
+    const struct engine_batch what = {r->point, batch, &whole, 1};
     const struct engine_profile *profile = engine_profile_for(r->model.engine, r->point, batch);
+    memcpy(whole.values, r->values, sizeof(whole.values));
     for (uint32_t i = 0; i < info(r)->n_inputs; i++) {
-        size_t size = engine_point_inputs(info(r), r->point)[i].instance_bytes;
-        spans[i] = (struct engine_span){(const char *)r->in[i].data + first * size, batch * size};
+        const struct engine_axes *axes = engine_input_axes(info(r), i);
+        spans[i] = (struct engine_span){place_of(r, &r->in[i], axes, first),
+                                        bytes_of(r, &r->in[i], axes, batch)};
         inputs[i] = (struct engine_input){&spans[i], 1};
     }
-    TRY(context_enqueue_at(ctx, r->point, batch, inputs, buffer, err));
+    TRY(context_enqueue_batch(ctx, &what, inputs, buffer, err));
     TRY(context_wait(ctx, NULL, err));
     for (uint32_t i = 0; i < info(r)->n_outputs; i++) {
-        size_t size = engine_point_outputs(info(r), r->point)[i].instance_bytes;
-        memcpy((char *)r->out[i].data + first * size, buffer + profile->out_offset[i],
-               batch * size);
+        const struct engine_axes *axes = engine_output_axes(info(r), i);
+        size_t bytes = bytes_of(r, &r->out[i], axes, batch);
+        if (bytes)
+            memcpy(place_of(r, &r->out[i], axes, first), buffer + profile->out_offset[i], bytes);
     }
     return STATUS_OK;
 }
@@ -323,6 +346,11 @@ static enum status run_batch(struct run *r, struct context *ctx, size_t first, u
 static enum status run_batches(struct run *r, struct context *ctx, char *buffer, struct error *err)
 {
     uint32_t batch;
+    if (!engine_counts_first(info(r)) && r->instances > info(r)->max_batch)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "%zu instances; the model takes %u, and counts them elsewhere than in the "
+                         "first dimension of each input and output: give it fewer",
+                         r->instances, info(r)->max_batch);
     for (size_t done = 0; done < r->instances; done += batch) {
         batch = (uint32_t)MIN(r->instances - done, (size_t)info(r)->max_batch);
         TRY(run_batch(r, ctx, done, batch, buffer, err));

@@ -2,8 +2,6 @@
 /* The steps from a model to a plan; see build.h. */
 #include "engine/build/build.h"
 
-#include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +9,8 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
+#include "engine/build/instances.h"
 #include "engine/build/widen.h"
-#include "engine/ir/plugin_node.h"
 #include "engine/passes/pass.h"
 
 static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
@@ -41,7 +39,7 @@ struct builder {
     struct build_options own; /* what `options` points to: the caller's, with the space's dims */
     struct arena *arena;
     struct build_space space;
-    char why[256]; /* the model is not batched */
+    struct build_instances instances;
     struct build_store *store;
     struct tune_history *history;
     struct guard *guard; /* NULL: off */
@@ -74,27 +72,6 @@ static void tune_progress(void *user, uint32_t done, uint32_t total, const char 
 }
 
 /* --- graphs --- */
-
-static enum status import_graph(struct onnx_model *model, const struct build_options *options,
-                                uint32_t batch, uint64_t *steps, struct ir_graph **out,
-                                struct error *err)
-{
-    struct onnx_options import = {
-        .batch = batch,
-        .dims = options->dims,
-        .n_dims = options->n_dims,
-        .values = options->values,
-        .n_values = options->n_values,
-        .evaluator = options->evaluator,
-        .log = options->log,
-        .steps = steps,
-    };
-    CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
-    TRY(onnx_import(model, &import, &graph, err));
-    TRY(build_serve(graph, options->inputs, options->n_inputs, err));
-    *out = STEAL(graph);
-    return STATUS_OK;
-}
 
 static enum status fuse_graph(struct ir_graph *graph, const struct build_options *options,
                               struct build_report *report, struct error *err)
@@ -137,7 +114,7 @@ static enum status make_graph(struct onnx_model *model, const struct build_optio
                               struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
-    TRY(import_graph(model, options, batch, NULL, &graph, err));
+    TRY(build_import(model, options, batch, NULL, &graph, err));
     if (report && precision_is_8bit(options->precision))
         TRY(range_graph(graph, options, report, err));
     else if (report)
@@ -179,96 +156,6 @@ enum status build_graph(struct onnx_model *model, const struct build_options *op
 
 /* --- instances --- */
 
-static bool scales(const struct ir_tensor *one, const struct ir_tensor *two)
-{
-    struct shape want = one->shape;
-    if (want.rank == 0 || want.dim[0] != 1)
-        return false;
-    want.dim[0] = 2;
-    return shape_equal(&want, &two->shape);
-}
-
-/* The first input or output whose first dimension does not count instances: its number, with the
- * outputs behind the inputs. IR_NONE: all do. */
-static uint32_t find_odd(const struct ir_graph *one, const struct ir_graph *two)
-{
-    assert(one && two);
-    for (uint32_t i = 0; i < one->n_inputs; i++)
-        if (!scales(ir_tensor(one, one->inputs[i]), ir_tensor(two, two->inputs[i])))
-            return i;
-    for (uint32_t i = 0; i < one->n_outputs; i++)
-        if (!scales(ir_tensor(one, one->outputs[i]), ir_tensor(two, two->outputs[i])))
-            return one->n_inputs + i;
-    return IR_NONE;
-}
-
-static const struct ir_tensor *nth(const struct ir_graph *graph, uint32_t number)
-{
-    return ir_tensor(graph, number < graph->n_inputs ? graph->inputs[number]
-                                                     : graph->outputs[number - graph->n_inputs]);
-}
-
-/* Whether an output mixes instances: NonMaxSuppression puts the boxes of all images into one list,
- * so none of its rows is an instance's own. */
-static bool mixes_instances(const struct ir_graph *graph)
-{
-    assert(graph);
-    for (uint32_t i = 0; i < graph->n_nodes; i++)
-        if (ir_op_has(ir_node(graph, i)->op, IR_TRAIT_MIXES) ||
-            ir_plugin_mixes(graph, ir_node(graph, i)))
-            return true;
-    return false;
-}
-
-PRINTF(2, 3)
-static enum status not_batched(struct builder *b, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(b->why, sizeof(b->why), fmt, args);
-    va_end(args);
-    log_write(b->options->log, LOG_WARNING, "not batched: %s", b->why);
-    return STATUS_OK;
-}
-
-/* The symbolic first dimension is the number of instances only if everything grows with it. */
-static enum status find_batched(struct builder *b, bool *batched, struct error *err)
-{
-    CLEANUP(ir_graph_cleanup) struct ir_graph *one = NULL;
-    CLEANUP(ir_graph_cleanup) struct ir_graph *two = NULL;
-    struct error why;
-    uint64_t steps_of_one = 0, steps_of_two = 0;
-    struct build_options quiet = *b->options;
-    quiet.log = NULL;
-    *batched = false;
-    if (!onnx_is_batched(b->model)) {
-        snprintf(b->why, sizeof(b->why), "no input has an open dimension that counts instances");
-        return STATUS_OK;
-    }
-    TRY(import_graph(b->model, &quiet, 1, &steps_of_one, &one, err));
-    if (mixes_instances(one))
-        return not_batched(b, "a layer puts what it makes of all instances together");
-    enum status status = import_graph(b->model, &quiet, 2, &steps_of_two, &two, &why);
-    if (status == STATUS_RESOURCE_EXHAUSTED)
-        return error_copy(err, &why); /* says nothing about the model */
-    if (status)
-        return not_batched(b, "the model cannot take two instances at once: %s", why.text);
-    if (steps_of_one != steps_of_two)
-        return not_batched(b, "the first dimension of the inputs is the length of a sequence");
-    if (one->n_inputs != two->n_inputs || one->n_outputs != two->n_outputs)
-        return not_batched(b, "it has other inputs or outputs for two instances");
-    uint32_t odd = find_odd(one, two);
-    char with_one[SHAPE_TEXT_MAX], with_two[SHAPE_TEXT_MAX];
-    *batched = odd == IR_NONE;
-    return *batched ? STATUS_OK
-                    : not_batched(b,
-                                  "%s '%.64s' is %s for one instance and %s for two: the first "
-                                  "dimension of each input and output has to count them",
-                                  odd < one->n_inputs ? "input" : "output", nth(one, odd)->name,
-                                  shape_format(&nth(one, odd)->shape, with_one),
-                                  shape_format(&nth(two, odd)->shape, with_two));
-}
-
 /* A value for the batch dimension would fix the model's number of instances. It is refused if the
  * model is batched without it: --batch is meant then. A first dimension that is time or a size may
  * be given. */
@@ -286,10 +173,10 @@ static enum status batch_dim_check(struct builder *b, struct error *err)
             others[without.n_dims++] = b->options->dims[i];
     if (!batch || !onnx_is_batched(b->model))
         return STATUS_OK;
-    bool batched;
+    struct error unread;
+    struct build_instances free_of_it; /* says nothing */
     without.dims = others;
-    struct builder free_of_it = {.model = b->model, .options = &without}; /* says nothing */
-    if (find_batched(&free_of_it, &batched, NULL) || !batched)
+    if (build_instances_find(b->model, &without, &free_of_it, &unread) || !free_of_it.batched)
         return STATUS_OK;
     return error_set(err, STATUS_INVALID_ARGUMENT,
                      "--dim %.64s=%lld: '%.64s' counts instances; give --batch %lld, or several "
@@ -358,7 +245,8 @@ static enum status make_profile(struct builder *b, const struct build_options *i
         .user = b,
     };
     if (b->guard)
-        guard_set_batch(b->guard, b->plan->batched ? out->batch : 0);
+        guard_set_batch(b->guard,
+                        b->plan->batched && build_instances_first(&b->instances) ? out->batch : 0);
     TRY(make_graph(b->model, import, out->batch, &b->report, &graph, err));
     TRY(bounds_check(b, graph, err)); /* before the tuner takes memory for tensors */
     TRY(tune_graph(graph, &tune, report, err));
@@ -503,8 +391,10 @@ static struct plan_axes find_axes(const struct builder *b, bool input, uint32_t 
 {
     const struct plan *plan = b->plan;
     struct plan_axes axes = {.shared = false};
+    if (plan->batched)
+        axes = input ? b->instances.inputs[index] : b->instances.outputs[index];
     for (uint32_t d = 0; d < shape->rank; d++) {
-        if (plan->batched && d == axes.batch) {
+        if (plan->batched && !axes.shared && d == axes.batch) {
             shape->dim[d] = -1;
             continue;
         }
@@ -655,7 +545,7 @@ static enum status choose_batches(const struct builder *b, uint32_t list[PLAN_MA
                              PLAN_MAX_BATCH);
         if (!b->plan->batched && asked && list[i] != 1)
             return error_set(err, STATUS_INVALID_ARGUMENT, "batch %u: the model is not batched: %s",
-                             list[i], b->why);
+                             list[i], b->instances.why);
     }
     if (!b->plan->batched) {
         *n = 1;
@@ -755,7 +645,8 @@ static enum status fill_plan(struct builder *b, struct error *err)
     b->options = &b->own;
     TRY(check_precision(b, err));
     TRY(batch_dim_check(b, err));
-    TRY(find_batched(b, &plan->batched, err));
+    TRY(build_instances_find(b->model, b->options, &b->instances, err));
+    plan->batched = b->instances.batched;
     TRY(choose_batches(b, batches, &n, err));
     TRY(make_guard(b, err));
     TRY(build_profiles(b, batches, n, err));

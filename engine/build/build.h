@@ -4,8 +4,9 @@
  *
  *   for each batch size: import -> passes -> tune -> place in memory
  *
- * A model is batched if all its inputs begin with a symbolic dimension and all its outputs grow
- * with it; anything else gets one profile with the shapes it has. Dimensions with ranges
+ * A model is batched if some dimensions of its inputs count instances (engine/import/dims.h) and
+ * one dimension of each output grows with them; anything else gets one profile with the shapes it
+ * has. Dimensions with ranges
  * (engine/build/shapes.h) multiply that: all batch sizes for each point. With the same
  * timing cache the same model gives the same plan, byte for byte.
  */

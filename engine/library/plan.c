@@ -11,17 +11,6 @@ struct source {
     int fd; /* -1: open the path */
 };
 
-/* Whether dimension 0 of every input and output counts instances, if any does. */
-static bool is_simple(const struct engine_info *info)
-{
-    bool simple = true;
-    for (uint32_t i = 0; info->batched && info->input_axes && i < info->n_inputs; i++)
-        simple = simple && !info->input_axes[i].shared && !info->input_axes[i].batch;
-    for (uint32_t i = 0; info->batched && info->output_axes && i < info->n_outputs; i++)
-        simple = simple && !info->output_axes[i].shared && !info->output_axes[i].batch;
-    return simple;
-}
-
 static enum status load(struct inferd_engine_device *device, const struct source *from,
                         struct engine **out, struct error *err)
 {
@@ -30,7 +19,7 @@ static enum status load(struct inferd_engine_device *device, const struct source
         TRY(engine_load_fd(device->device, from->fd, from->path, NULL, out, err));
     else
         TRY(engine_load(device->device, from->path, out, err));
-    if (engine_describe(*out)->n_free || !is_simple(engine_describe(*out))) {
+    if (engine_describe(*out)->n_free || !engine_counts_first(engine_describe(*out))) {
         engine_unref(*out);
         return error_set(
             err, STATUS_UNIMPLEMENTED,

@@ -8,6 +8,7 @@
 #include "engine/runtime/context.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "engine/runtime/memory.h"
@@ -66,6 +67,7 @@ void context_free(struct context *ctx)
 {
     if (!ctx)
         return;
+    ctx->output = NULL; /* the caller may have freed it */
     if (ctx->running)
         context_wait(ctx, NULL, NULL);
     else if (ctx->events[EVENT_OUTPUT])
@@ -81,6 +83,7 @@ void context_free(struct context *ctx)
         ctx->engine->host->backend->stream_free(ctx->host_stream);
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->base[SIDE_HOST]);
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->staging);
+    memory_free(ctx->lane->device, MEMORY_PINNED, ctx->boxes);
     if (ctx->values)
         memory_free(ctx->lane->device, MEMORY_PINNED, ctx->values->buffer);
     engine_unref(ctx->engine);
@@ -90,7 +93,7 @@ void context_free(struct context *ctx)
 
 /* --- running it --- */
 
-static enum status check_input(const struct engine_binding *b, uint32_t batch,
+static enum status check_input(const struct engine_binding *b, uint32_t count,
                                const struct engine_input *input, struct error *err)
 {
     size_t total = 0;
@@ -102,46 +105,94 @@ static enum status check_input(const struct engine_binding *b, uint32_t batch,
                              "input '%s': %zu bytes are not a multiple of an instance's %zu",
                              b->name, size, b->instance_bytes);
     }
-    if (total != (size_t)batch * b->instance_bytes)
+    if (total != (size_t)count * b->instance_bytes)
         return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "input '%s': %zu bytes, a batch of %u needs %zu", b->name, total, batch,
-                         (size_t)batch * b->instance_bytes);
+                         "input '%s': %zu bytes, a batch of %u needs %zu", b->name, total, count,
+                         (size_t)count * b->instance_bytes);
     return STATUS_OK;
 }
 
-static enum status check(const struct context *ctx, uint32_t point, uint32_t batch,
+/* The same of an input whose spans are those of requests. */
+static enum status check_spans(const struct engine_info *info, const struct profile *p,
+                               const struct engine_batch *batch, uint32_t index,
+                               const struct engine_input *input, struct error *err)
+{
+    const struct engine_axes *axes = engine_input_axes(info, index);
+    uint32_t n = axes && axes->shared ? 1 : batch->n_requests;
+    if (input->n_spans < n)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': %u spans for %u requests",
+                         p->in[index].name, input->n_spans, n);
+    for (uint32_t r = 0; r < n; r++) {
+        const struct engine_request *request = &batch->requests[r];
+        struct shape shape =
+            engine_shape_of(info, axes, &p->info->in[index], request->instances, request->values);
+        size_t bytes;
+        if (!shape_bytes(&shape, p->in[index].dtype, &bytes) || input->spans[r].size != bytes)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "input '%s': %zu bytes of request %u, which is not what its shape has",
+                             p->in[index].name, input->spans[r].size, r);
+    }
+    return STATUS_OK;
+}
+
+/* Checks that the requests are what the point takes, and as many instances as is said. */
+static enum status check_requests(const struct engine_info *info, const struct engine_batch *batch,
+                                  struct error *err)
+{
+    uint64_t sum = 0;
+    for (uint32_t r = 0; r < batch->n_requests; r++) {
+        sum += batch->requests[r].instances;
+        if (info->n_free && !engine_point_holds(info, batch->point, batch->requests[r].values))
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "request %u of a batch has sizes that are not those of its point", r);
+    }
+    if (batch->requests && sum != batch->instances)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "a batch of %u, whose requests have %llu instances", batch->instances,
+                         (unsigned long long)sum);
+    return STATUS_OK;
+}
+
+static enum status check(const struct context *ctx, const struct engine_batch *batch,
                          const struct engine_input *inputs, struct profile **out, struct error *err)
 {
-    const struct engine_profile *info = engine_profile_for(ctx->engine, point, batch);
+    const struct engine_info *model = &ctx->engine->info;
+    const struct engine_profile *info =
+        engine_profile_for(ctx->engine, batch->point, batch->instances);
     if (!info)
         return error_set(err, STATUS_INVALID_ARGUMENT, "a batch of %u: the engine takes 1 to %u",
-                         batch, ctx->engine->info.max_batch);
+                         batch->instances, model->max_batch);
     struct profile *p = &ctx->profiles[info - ctx->engine->profiles];
     if (!p->ready)
         return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "a batch of %u: the context was made for batches of %u", batch,
+                         "a batch of %u: the context was made for batches of %u", batch->instances,
                          ctx->options.batch);
     if (ctx->running)
         return error_set(err, STATUS_FAILED_PRECONDITION, "the context is running a batch");
-    for (uint32_t i = 0; inputs && i < ctx->engine->info.n_inputs; i++)
-        TRY(check_input(&p->in[i], batch, &inputs[i], err));
+    TRY(check_requests(model, batch, err));
+    for (uint32_t i = 0; inputs && i < model->n_inputs; i++)
+        if (batch->requests)
+            TRY(check_spans(model, p, batch, i, &inputs[i], err));
+        else
+            TRY(check_input(&p->in[i],
+                            engine_count_of(model, engine_input_axes(model, i), batch->instances),
+                            &inputs[i], err));
     *out = p;
     return STATUS_OK;
 }
 
-static enum status start(struct context *ctx, struct profile *p, uint32_t batch,
-                         const struct engine_input *inputs, char *output, struct error *err)
+static enum status start(struct context *ctx, struct profile *p, bool named,
+                         const struct engine_input *inputs, struct error *err)
 {
-    for (uint32_t i = 0; context_in_place(ctx) && i < ctx->engine->info.n_outputs; i++)
-        p->outputs[i].now = output ? output + p->info->out_offset[i] : p->outputs[i].arena;
+    context_bind_outputs(ctx, p);
     TRY(context_record(ctx, EVENT_BEGIN, err));
     if (inputs)
-        TRY(context_bind_inputs(ctx, p, batch, inputs, err));
+        TRY(context_bind_inputs(ctx, p, named, inputs, err));
     TRY(context_record(ctx, EVENT_INPUT, err));
     TRY(context_run(ctx, p, false, err));
     TRY(context_record(ctx, EVENT_COMPUTE, err));
-    if (output)
-        TRY(context_collect(ctx, p, batch, output, err));
+    if (ctx->output)
+        TRY(context_collect(ctx, p, err));
     return context_record(ctx, EVENT_OUTPUT, err);
 }
 
@@ -154,12 +205,35 @@ enum status context_enqueue(struct context *ctx, uint32_t batch, const struct en
 enum status context_enqueue_at(struct context *ctx, uint32_t point, uint32_t batch,
                                const struct engine_input *inputs, void *output, struct error *err)
 {
+    return context_enqueue_batch(ctx, &(struct engine_batch){.point = point, .instances = batch},
+                                 inputs, output, err);
+}
+
+/* A batch without requests is one of all instances. */
+static void note_batch(struct context *ctx, const struct engine_batch *batch, void *output)
+{
+    const struct engine_info *info = &ctx->engine->info;
+    ctx->batch = *batch;
+    ctx->output = output;
+    if (batch->requests)
+        return;
+    ctx->lone = (struct engine_request){.instances = batch->instances};
+    memcpy(ctx->lone.values, info->points[batch->point].values, sizeof(ctx->lone.values));
+    ctx->batch.requests = &ctx->lone;
+    ctx->batch.n_requests = 1;
+}
+
+enum status context_enqueue_batch(struct context *ctx, const struct engine_batch *batch,
+                                  const struct engine_input *inputs, void *output,
+                                  struct error *err)
+{
     struct profile *p = NULL;
-    TRY(check(ctx, point, batch, inputs, &p, err));
+    TRY(check(ctx, batch, inputs, &p, err));
     ctx->last = NULL;
+    note_batch(ctx, batch, output);
     if (ctx->backend->range_begin)
         ctx->backend->range_begin(p->range);
-    enum status status = start(ctx, p, batch, inputs, output, err);
+    enum status status = start(ctx, p, batch->requests != NULL, inputs, err);
     if (!status) {
         ctx->running = p;
         return STATUS_OK;
@@ -192,6 +266,8 @@ enum status context_wait(struct context *ctx, struct engine_times *times, struct
     ctx->last = status ? NULL : p;
     if (status)
         return status;
+    if (ctx->output)
+        context_box_outputs(ctx, p);
     if (p->layers)
         TRY(context_layer_times_add(ctx, p, err));
     if (!times)

@@ -5,6 +5,7 @@
  *   context.c        life, enqueue and wait
  *   context_ready.c  makes profiles ready: addresses, ops, warm-up, capture
  *   context_io.c     brings inputs to where the layers read them, and outputs to the caller
+ *   context_box.c    the same for tensors in which instances do not lie one behind the other
  *   context_run.c    launches the layers between inputs and outputs
  *   layer_times.c    the time of each layer, and of each part of a batch
  *   layer_values.c   the values that each layer writes
@@ -96,6 +97,10 @@ struct context {
     struct backend_stream *host_stream; /* of the CPU beside the device, or NULL */
     char *staging;                      /* MEMORY_PINNED: small spans are packed here; or NULL */
     size_t *staging_offset; /* by input; SIZE_MAX: its instances are too large to pack */
+    /* MEMORY_PINNED: whole tensors whose requests are boxes in them (box.h); or NULL. By input and
+     * by output: the offset there; SIZE_MAX: requests lie one behind the other. */
+    char *boxes;
+    size_t *in_box, *out_box;
     struct backend_event *events[N_EVENTS];
     /* Marks between which layers are timed: events on the device, times on the CPU. There are
      * enough for the longest profile: one mark before each part and one behind each step, so the
@@ -106,6 +111,9 @@ struct context {
     struct layer_values *values; /* NULL: nobody looks */
     uint32_t half_step; /* while a whole profile is captured: the step in the middle of its time */
     struct profile *running;    /* between enqueue and wait */
+    struct engine_batch batch;  /* what runs; never without requests */
+    struct engine_request lone; /* the only one, if the caller named none */
+    char *output;               /* where its outputs go; or NULL */
     const struct profile *last; /* of the batch that ended last, if it did not fail; or NULL */
 };
 
@@ -150,13 +158,27 @@ enum status context_capture(struct context *ctx, struct profile *p, struct error
 
 /* Takes memory to pack small spans in. */
 enum status context_staging_new(struct context *ctx, struct error *err);
-/* Starts the copies of the inputs, or lets the layers read them where they are. */
-enum status context_bind_inputs(struct context *ctx, struct profile *p, uint32_t batch,
+/* Starts the copies of the inputs, or lets the layers read them where they are. `named`: spans are
+ * those of the batch's requests, one each. */
+enum status context_bind_inputs(struct context *ctx, struct profile *p, bool named,
                                 const struct engine_input *inputs, struct error *err);
 enum status context_zero_inputs(struct context *ctx, struct profile *p, struct error *err);
+/* Lets the layers write outputs to the caller's buffer where they can. */
+void context_bind_outputs(struct context *ctx, struct profile *p);
 /* Starts the copies of the outputs that the layers did not write to the caller's buffer. */
-enum status context_collect(struct context *ctx, struct profile *p, uint32_t batch, char *output,
-                            struct error *err);
+enum status context_collect(struct context *ctx, struct profile *p, struct error *err);
+
+/* --- context_box.c --- */
+
+/* Finds the tensors whose requests are boxes in them, and takes memory for these. */
+enum status context_boxes_new(struct context *ctx, struct error *err);
+/* Whether the batch is one request that fills the profile's tensor. */
+bool context_fills(const struct context *ctx, const struct profile *p, bool input, uint32_t index);
+/* Puts together an input that is made of boxes; returns where it lies. */
+const void *context_box_input(struct context *ctx, const struct profile *p, uint32_t index,
+                              bool named, const struct engine_input *input);
+/* Puts the outputs that are made of boxes into the caller's buffer. The batch has run. */
+void context_box_outputs(struct context *ctx, const struct profile *p);
 
 /* --- context_run.c --- */
 

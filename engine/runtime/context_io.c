@@ -22,7 +22,8 @@ enum status context_staging_new(struct context *ctx, struct error *err)
         return error_no_memory(err, "a context");
     for (uint32_t i = 0; i < info->n_inputs; i++) {
         ctx->staging_offset[i] = SIZE_MAX;
-        if (ctx->backend->host_memory || info->inputs[i].instance_bytes > ENGINE_PACK_MAX)
+        if (ctx->backend->host_memory || info->inputs[i].instance_bytes > ENGINE_PACK_MAX ||
+            ctx->in_box[i] != SIZE_MAX)
             continue;
         ctx->staging_offset[i] = total;
         if (!checked_mul(info->inputs[i].instance_bytes, info->max_batch, &size) ||
@@ -66,9 +67,24 @@ static void add_zeros(struct copies *c, void *to, size_t size)
         (struct backend_copy){to, c->ctx->engine->zeros, size};
 }
 
+/* How many instances' bytes a batch has of an input. */
+static uint32_t count_of(const struct context *ctx, uint32_t index, uint32_t batch)
+{
+    const struct engine_info *info = &ctx->engine->info;
+    return engine_count_of(info, engine_input_axes(info, index), batch);
+}
+
+/* The spans that are read: of an input that all requests share, one. */
+static uint32_t spans_of(const struct context *ctx, uint32_t index,
+                         const struct engine_input *input)
+{
+    const struct engine_axes *axes = engine_input_axes(&ctx->engine->info, index);
+    return axes && axes->shared ? MIN(input->n_spans, 1u) : input->n_spans;
+}
+
 /* Adds the copies that put the input into the device's arena; instances of the profile that the
  * batch leaves empty become zeros. There is at most one copy for each instance of the profile. */
-static void gather(struct copies *c, const struct profile *p, uint32_t index, uint32_t batch,
+static void gather(struct copies *c, const struct profile *p, uint32_t index,
                    const struct engine_input *input)
 {
     const struct context *ctx = c->ctx;
@@ -76,7 +92,7 @@ static void gather(struct copies *c, const struct profile *p, uint32_t index, ui
     char *to = ctx->base[SIDE_DEVICE] + p->inputs[index].offset;
     char *packed =
         ctx->staging_offset[index] == SIZE_MAX ? NULL : ctx->staging + ctx->staging_offset[index];
-    for (uint32_t i = 0; i < input->n_spans; i++) {
+    for (uint32_t i = 0; i < spans_of(ctx, index, input); i++) {
         const struct engine_span *span = &input->spans[i];
         bool small = packed && span->size <= ENGINE_PACK_MAX;
         if (!span->size)
@@ -86,7 +102,7 @@ static void gather(struct copies *c, const struct profile *p, uint32_t index, ui
                  span->size, small);
         at += span->size;
     }
-    size_t rest = (p->info->batch - batch) * instance;
+    size_t rest = count_of(ctx, index, p->info->batch) * instance - at;
     if (packed && rest)
         add_copy(c, to + at, memset(packed + at, 0, rest), rest, true);
     for (; !packed && rest; rest -= instance, at += instance)
@@ -94,17 +110,19 @@ static void gather(struct copies *c, const struct profile *p, uint32_t index, ui
 }
 
 static void gather_on_host(const struct context *ctx, const struct profile *p, uint32_t index,
-                           uint32_t batch, const struct engine_input *input)
+                           const struct engine_input *input)
 {
     char *to = ctx->base[SIDE_HOST] + p->inputs[index].offset;
-    for (uint32_t i = 0; i < input->n_spans; i++) {
+    size_t rest = count_of(ctx, index, p->info->batch) * p->in[index].instance_bytes;
+    for (uint32_t i = 0; i < spans_of(ctx, index, input); i++) {
         const struct engine_span *span = &input->spans[i];
         assert(span->data || !span->size);
         if (span->size)
             memcpy(to, span->data, span->size);
         to += span->size;
+        rest -= span->size;
     }
-    memset(to, 0, (p->info->batch - batch) * p->in[index].instance_bytes);
+    memset(to, 0, rest);
 }
 
 static enum status start_copies(const struct copies *c, struct error *err)
@@ -120,27 +138,52 @@ static enum status start_copies(const struct copies *c, struct error *err)
 }
 
 /* The bytes of a span that is the whole input and that the device may read in place; or NULL. */
-static const void *whole_span(const struct context *ctx, const struct profile *p, uint32_t batch,
+static const void *whole_span(const struct context *ctx, const struct profile *p, uint32_t index,
                               const struct engine_input *input)
 {
-    if (!context_in_place(ctx) || input->n_spans != 1 || batch != p->info->batch ||
-        (uintptr_t)input->spans[0].data % BACKEND_ALIGN)
+    if (!context_in_place(ctx) || spans_of(ctx, index, input) != 1 ||
+        !context_fills(ctx, p, true, index) || (uintptr_t)input->spans[0].data % BACKEND_ALIGN)
         return NULL;
     return input->spans[0].data;
 }
 
-enum status context_bind_inputs(struct context *ctx, struct profile *p, uint32_t batch,
+static size_t input_bytes(const struct context *ctx, const struct profile *p, uint32_t index)
+{
+    return count_of(ctx, index, p->info->batch) * p->in[index].instance_bytes;
+}
+
+/* Binds an input that is made of boxes. */
+static void bind_boxes(struct copies *c, struct profile *p, uint32_t index, bool named,
+                       const struct engine_input *from)
+{
+    struct context *ctx = c->ctx;
+    struct profile_input *input = &p->inputs[index];
+    const void *made = context_box_input(ctx, p, index, named, from);
+    size_t bytes = input_bytes(ctx, p, index);
+    if (context_in_place(ctx))
+        input->now = (void *)(uintptr_t)made;
+    else if (input->used[SIDE_DEVICE] && bytes)
+        add_copy(c, ctx->base[SIDE_DEVICE] + input->offset, made, bytes, false);
+    if (input->used[SIDE_HOST] && bytes)
+        memcpy(ctx->base[SIDE_HOST] + input->offset, made, bytes);
+}
+
+enum status context_bind_inputs(struct context *ctx, struct profile *p, bool named,
                                 const struct engine_input *inputs, struct error *err)
 {
     struct copies copies = {.ctx = ctx};
     for (uint32_t i = 0; i < ctx->engine->info.n_inputs; i++) {
-        const void *whole = whole_span(ctx, p, batch, &inputs[i]);
+        const void *whole = whole_span(ctx, p, i, &inputs[i]);
         struct profile_input *input = &p->inputs[i];
         input->now = whole ? (void *)(uintptr_t)whole : ctx->base[SIDE_DEVICE] + input->offset;
+        if (!whole && ctx->in_box[i] != SIZE_MAX) {
+            bind_boxes(&copies, p, i, named, &inputs[i]);
+            continue;
+        }
         if (!whole && input->used[SIDE_DEVICE])
-            gather(&copies, p, i, batch, &inputs[i]);
+            gather(&copies, p, i, &inputs[i]);
         if (input->used[SIDE_HOST])
-            gather_on_host(ctx, p, i, batch, &inputs[i]);
+            gather_on_host(ctx, p, i, &inputs[i]);
     }
     return start_copies(&copies, err);
 }
@@ -150,28 +193,52 @@ enum status context_zero_inputs(struct context *ctx, struct profile *p, struct e
     struct copies copies = {.ctx = ctx};
     for (uint32_t i = 0; i < ctx->engine->info.n_inputs; i++) {
         size_t instance = p->in[i].instance_bytes;
-        for (uint32_t k = 0; k < p->info->batch && instance; k++)
+        for (uint32_t k = 0; k < count_of(ctx, i, p->info->batch) && instance; k++)
             add_zeros(&copies, ctx->base[SIDE_DEVICE] + p->inputs[i].offset + k * instance,
                       instance);
         if (p->inputs[i].used[SIDE_HOST])
-            memset(ctx->base[SIDE_HOST] + p->inputs[i].offset, 0, p->info->batch * instance);
+            memset(ctx->base[SIDE_HOST] + p->inputs[i].offset, 0, input_bytes(ctx, p, i));
     }
     return start_copies(&copies, err);
 }
 
 /* --- outputs --- */
 
-enum status context_collect(struct context *ctx, struct profile *p, uint32_t batch, char *output,
-                            struct error *err)
+/* Whether requests have boxes of the output, which are cut out once the batch has run. */
+static bool is_cut(const struct context *ctx, const struct profile *p, uint32_t index)
+{
+    return ctx->out_box[index] != SIZE_MAX && !context_fills(ctx, p, false, index);
+}
+
+void context_bind_outputs(struct context *ctx, struct profile *p)
+{
+    for (uint32_t i = 0; context_in_place(ctx) && i < ctx->engine->info.n_outputs; i++)
+        p->outputs[i].now = ctx->output && !is_cut(ctx, p, i) ? ctx->output + p->info->out_offset[i]
+                                                              : p->outputs[i].arena;
+}
+
+/* Starts the copy of a whole output to the host, where it will be cut. */
+static void land(struct context *ctx, const struct profile *p, uint32_t index, uint32_t *n)
+{
+    const struct profile_output *from = &p->outputs[index];
+    size_t size = p->info->batch * p->out[index].instance_bytes;
+    if (!size || from->on_host || ctx->backend->host_memory)
+        return;
+    ctx->copies[(*n)++] = (struct backend_copy){ctx->boxes + ctx->out_box[index], from->made, size};
+}
+
+enum status context_collect(struct context *ctx, struct profile *p, struct error *err)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < ctx->engine->info.n_outputs; i++) {
-        size_t size = batch * p->out[i].instance_bytes;
-        char *to = output + p->info->out_offset[i];
+        size_t size = ctx->batch.instances * p->out[i].instance_bytes;
+        char *to = ctx->output + p->info->out_offset[i];
         const struct profile_output *from = &p->outputs[i];
-        if (!size || from->made == to)
+        if (is_cut(ctx, p, i))
+            land(ctx, p, i, &n);
+        else if (!size || from->made == to)
             continue;
-        if (from->on_host)
+        else if (from->on_host)
             memcpy(to, from->made, size);
         else
             ctx->copies[n++] = (struct backend_copy){to, from->made, size};

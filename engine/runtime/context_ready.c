@@ -375,6 +375,7 @@ static enum status take_memory(struct context *ctx, struct error *err)
         ctx->base[SIDE_HOST] = host;
         TRY(engine->host->backend->stream_new(engine->host, &ctx->host_stream, err));
     }
+    TRY(context_boxes_new(ctx, err));
     return context_staging_new(ctx, err);
 }
 

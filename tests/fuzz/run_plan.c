@@ -130,7 +130,8 @@ static bool run_fill(struct run *run, struct device *device, const struct engine
                      const struct engine_profile *profile, uint32_t batch)
 {
     for (uint32_t i = 0; i < info->n_inputs; i++) {
-        size_t bytes = info->inputs[i].instance_bytes * batch;
+        size_t bytes = info->inputs[i].instance_bytes *
+                       engine_count_of(info, engine_input_axes(info, i), batch);
         run->data[i] = malloc(bytes ? bytes : 1);
         if (!run->data[i])
             return false;
@@ -241,8 +242,8 @@ void run_plan(const void *file, size_t size, const struct plan *plan)
     for (uint32_t i = 0; i < plan->n_inputs; i++) {
         struct shape one = plan->inputs[i].shape;
         size_t bytes;
-        if (plan->batched)
-            one.dim[0] = 1;
+        if (plan->batched && !plan->input_axes[i].shared)
+            one.dim[plan->input_axes[i].batch] = 1;
         if (!shape_bytes(&one, plan->inputs[i].dtype, &bytes))
             return;
         largest = MAX(largest, bytes);

@@ -271,13 +271,20 @@ static bool instance_run(const struct engine *e, const char *from, uint64_t *to,
     return true;
 }
 
-enum status context_enqueue_at(struct context *ctx, uint32_t point UNUSED, uint32_t batch,
+enum status context_enqueue_at(struct context *ctx, uint32_t point, uint32_t batch,
                                const struct engine_input *inputs, void *out, struct error *err)
+{
+    const struct engine_batch what = {.point = point, .instances = batch};
+    return context_enqueue_batch(ctx, &what, inputs, out, err);
+}
+
+enum status context_enqueue_batch(struct context *ctx, const struct engine_batch *batch,
+                                  const struct engine_input *inputs, void *out, struct error *err)
 {
     const struct engine *e = ctx->engine;
     int n = atomic_fetch_add(&toy.batches, 1) + 1;
     int fail_every = atomic_load(&toy.fail_every);
-    uint64_t *to = out, left = batch, x;
+    uint64_t *to = out, left = batch->instances, x;
     if (n == atomic_load(&toy.lose_at)) {
         error_set(err, STATUS_INTERNAL, "the toy fell off the table");
         err->scope = ERROR_DEVICE;

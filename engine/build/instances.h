@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which dimensions of a model's inputs and outputs count instances. Names say which of the inputs'
+ * do (engine/import/dims.h); of an output it is the one that is 1 for one instance and 2 for two.
+ * An input without such a dimension is shared by all instances of a batch. A model is not batched
+ * if an output has none.
+ */
+#ifndef INFERD_ENGINE_BUILD_INSTANCES_H
+#define INFERD_ENGINE_BUILD_INSTANCES_H
+
+#include "engine/build/build.h"
+
+struct build_instances {
+    bool batched;
+    char why[256]; /* if not: a sentence for people */
+    /* Of a batched model, without free dimensions. */
+    struct plan_axes inputs[IR_MAX_IO], outputs[IR_MAX_IO];
+};
+
+/* An error says that the model cannot be imported at all. */
+enum status build_instances_find(struct onnx_model *model, const struct build_options *options,
+                                 struct build_instances *out, struct error *err);
+
+/* Whether it is the first dimension of each input. */
+bool build_instances_first(const struct build_instances *instances);
+
+/* Imports the model for `batch` instances, with the types in which inputs are served. `steps` is
+ * that of onnx_options, and may be NULL. */
+enum status build_import(struct onnx_model *model, const struct build_options *options,
+                         uint32_t batch, uint64_t *steps, struct ir_graph **out, struct error *err);
+
+#endif
