@@ -2,6 +2,7 @@
 /* See calibrate.h. Every float tensor of the fused graph gets a histogram. */
 #include "engine/build/calibrate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,11 +108,12 @@ static enum status set_limit(struct making *m, const struct quant_histogram *h,
                              struct quant_row *row)
 {
     bool has_sign = h->least < 0;
-    float limit = 0;
+    float limit = 0; /* of magnitudes: the range ends at the values seen, where these end before */
     if (!quant_limit(h, m->method, m->percentile, has_sign ? LEVELS_SIGNED : LEVELS_UNSIGNED,
                      &limit))
         return error_no_memory(m->err, "a calibration");
-    if (quant_row_set_range(row, has_sign ? -limit : 0, limit))
+    float low = has_sign ? fmaxf(-limit, h->least) : 0, high = fminf(limit, fmaxf(h->most, 0));
+    if (limit > 0 && quant_row_set_range(row, low, high))
         return STATUS_OK;
     m->report->empty++;
     return quant_row_set_range(row, 0, 1)

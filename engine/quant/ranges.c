@@ -2,6 +2,7 @@
 /* Puts ranges onto a graph; see ranges.h. */
 #include "engine/quant/ranges.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,26 @@ static bool is_by_hand(const struct quant_row *row)
     return !row->source[0] || strcmp(row->source, "user") == 0;
 }
 
+/* Whether a third of the steps of symmetric integers, or more, would stand for nothing. */
+static bool is_skewed(const struct quant_row *row)
+{
+    return row->is_range && row->low < 0 &&
+           (double)fmaxf(row->high, 0) - (double)row->low <=
+               4.0 / 3 * (double)fmaxf(row->high, -row->low);
+}
+
+/* The range as the device's products want it. What is skewed (a GELU's output) has finer steps with
+ * a zero point, where products take one. */
+static enum status set_row(struct ranging *r, uint32_t tensor, const struct quant_row *row)
+{
+    if (r->sign && row->is_range && row->dtype == DTYPE_U8)
+        return set_range(r, tensor, DTYPE_I8, row->high / INT8_MAX, 0);
+    if (r->sign || !is_skewed(row))
+        return set_range(r, tensor, row->dtype, row->step, row->zero);
+    double step = ((double)fmaxf(row->high, 0) - (double)row->low) / UINT8_MAX;
+    return set_range(r, tensor, DTYPE_U8, (float)step, (int32_t)rint((double)-row->low / step));
+}
+
 static enum status from_table(struct ranging *r, bool *there)
 {
     for (uint32_t i = 0; i < r->graph->n_tensors; i++) {
@@ -128,10 +149,7 @@ static enum status from_table(struct ranging *r, bool *there)
         }
         r->report->used++;
         r->own[i] = is_by_hand(row);
-        if (r->sign && row->is_range && row->dtype == DTYPE_U8)
-            TRY(set_range(r, i, DTYPE_I8, row->high / INT8_MAX, 0));
-        else
-            TRY(set_range(r, i, row->dtype, row->step, row->zero));
+        TRY(set_row(r, i, row));
     }
     return STATUS_OK;
 }

@@ -53,7 +53,8 @@ void quant_note_known(const struct ir_graph *graph, const struct quant_table *ta
  * Puts the ranges onto a fused graph whose tensors have names. `table` NULL: no row. `known` as
  * above; a row that names neither a known tensor nor one of this graph is an error, unless the name
  * is made up of a node's (see above). `sign`: the device's products read INT8 alone, so that a
- * range from 0 to HIGH becomes one of INT8.
+ * range from 0 to HIGH becomes one of INT8; otherwise a range that lies mostly on one side of 0
+ * becomes one of UINT8 with a zero point.
  *
  * FAILED_PRECONDITION: the data of a product has no range, and not `keep_missing`.
  */

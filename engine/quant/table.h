@@ -16,7 +16,8 @@
  * \" \\ and \x0a stand for one byte. Behind the name:
  *
  *     range LOW HIGH     from 0 to HIGH in 255 steps (UINT8) if LOW is not below 0, otherwise the
- *                        larger magnitude of the two in 127 steps to either side (INT8)
+ *                        larger magnitude of the two in 127 steps to either side (INT8); ranges.h
+ *                        has what devices may make of it
  *     int8 STEP ZERO     a stored q stands for STEP * (q - ZERO)
  *     uint8 STEP ZERO
  *     keep               the tensor stays a float

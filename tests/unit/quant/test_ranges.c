@@ -65,7 +65,7 @@ static const struct rows cases[] = {
      "b = conv \"b\" (m, v FP32[5,4,3,3])\n"
      "y = softmax \"y\" (b) axis=1\n"
      "output y\n",
-     "x range -1 127 entropy 5\na range 0 255\nm range 0 3 minmax\nb range -1 1\ny range 0 1\n",
+     "x range -100 127 entropy 5\na range 0 255\nm range 0 3 minmax\nb range -1 1\ny range 0 1\n",
      "x int8 1; a uint8 1; m uint8 1; b -; y -",
      {.given = 5, .used = 3, .idle = 2, .ranged = 3, .weights = 2}},
     {"a residual stream that is normalised stays a float",
@@ -77,7 +77,7 @@ static const struct rows cases[] = {
      "o = layer_norm \"o\" (r, s, t) axis=2\n"
      "y = matmul \"y\" (o, u FP32[8,8])\n"
      "output y\n",
-     "x range -1 1\nn range -127 1\np range -127 2\nq range 0 1\nr range 0 1\no range 0 255\n",
+     "x range -1 1\nn range -127 43\np range -127 50\nq range 0 1\nr range 0 1\no range 0 255\n",
      "x -; n int8 1; p int8 1; q -; r -; o uint8 1; y -",
      {.given = 6, .used = 3, .idle = 3, .ranged = 3, .weights = 3}},
     {"products of two computed tensors read floats",
@@ -99,7 +99,7 @@ static const struct rows cases[] = {
      "t = transpose \"t\" (c) perm=0,2,3,1\n"
      "y = matmul \"y\" (t, w FP32[4,3])\n"
      "output y\n",
-     "x range -2 127\na range 0 1 entropy\nb range 0 2 entropy\nc range 0 510 entropy\n"
+     "x range -127 102\na range 0 1 entropy\nb range 0 2 entropy\nc range 0 510 entropy\n"
      "t range 0 9 entropy\n",
      "x int8 1; a uint8 2; b uint8 2; c uint8 2; t uint8 2; y -",
      {.given = 5, .used = 5, .ranged = 5, .weights = 1}},
@@ -136,7 +136,7 @@ static const struct rows cases[] = {
      "t = transpose \"t\" (c) perm=0,2,3,1\n"
      "y = matmul \"y\" (t, w FP32[4,3])\n"
      "output y\n",
-     "x range -2 127\na range 0 255\nb range 0 2 entropy\nc range 0 510 minmax 3\n"
+     "x range -127 102\na range 0 255\nb range 0 2 entropy\nc range 0 510 minmax 3\n"
      "t uint8 4 0 user\n",
      "x int8 1; a uint8 1; b uint8 2; c uint8 2; t uint8 4; y -",
      {.given = 5, .used = 5, .ranged = 5, .weights = 1}},
@@ -247,6 +247,34 @@ static void ranges_get_a_sign_where_products_want_it(void **state UNUSED)
     ir_graph_free(g);
 }
 
+static void check_skewed(const char *row, bool sign, enum dtype dtype, float step, int32_t zero)
+{
+    struct ir_graph *g =
+        graph_parse("input x FP32[2,8]\ny = matmul \"y\" (x, w FP32[8,5])\noutput y\n");
+    struct quant_table *table = parse(row);
+    struct quant_report report;
+    must(quant_apply(g, table, NULL, false, sign, &report, NULL), NULL);
+    const struct ir_scale *scale = range_of(g, "x");
+    assert_int_equal(scale->dtype, dtype);
+    assert_true(scale->step[0] > step * 0.999F && scale->step[0] < step * 1.001F);
+    assert_int_equal(scale->zero ? scale->zero[0] : 0, zero);
+    quant_table_free(table);
+    ir_graph_free(g);
+}
+
+/* Steps go where values are, if the kernels take zero points; 0 has an integer of its own. */
+static void skewed_ranges_have_a_zero_point(void **state UNUSED)
+{
+    check_skewed("x range -5 250\n", false, DTYPE_U8, 1, 5);
+    check_skewed("x range -250 5\n", false, DTYPE_U8, 1, 250);
+    check_skewed("x range -0.17 8\n", false, DTYPE_U8, 8.17F / 255, 5);
+    check_skewed("x range -255 -3\n", false, DTYPE_U8, 1, 255);
+    check_skewed("x range -1e-30 255\n", false, DTYPE_U8, 1, 0);
+    check_skewed("x range -63.5 127\n", false, DTYPE_I8, 1, 0);
+    check_skewed("x range -5 254\n", true, DTYPE_I8, 2, 0);
+    check_skewed("x int8 1 0\n", false, DTYPE_I8, 1, 0);
+}
+
 /* --- refusals --- */
 
 #define TWO                                                                                        \
@@ -322,6 +350,7 @@ int main(void)
         cmocka_unit_test(weights_have_a_step_for_each_channel),
         cmocka_unit_test(a_channel_of_zeros_has_some_step),
         cmocka_unit_test(ranges_get_a_sign_where_products_want_it),
+        cmocka_unit_test(skewed_ranges_have_a_zero_point),
         cmocka_unit_test(what_is_missing_or_unknown_is_named),
         cmocka_unit_test(every_tensor_has_a_name_of_its_own),
     };
