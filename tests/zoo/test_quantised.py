@@ -270,10 +270,12 @@ def variants(make, floats, shapes):
     yield from dynamic_variants(floats)
 
 
-def trained(inferctl):
-    """The bundled network, which learnt while it was quantised, on smooth pictures."""
-    models = pathlib.Path(__file__).resolve().parents[2] / "models"
-    model = onnx.load(models / "glyphs_residual_aware.onnx")
+TRAINED = sorted((pathlib.Path(__file__).resolve().parents[2] / "models").glob("*_aware.onnx"))
+
+
+def trained(inferctl, path):
+    """A bundled network, which learnt while it was quantised, on smooth pictures."""
+    model = onnx.load(path)
     for node in model.graph.node:  # names become names of files
         node.input[:] = [name.replace("/", "_") for name in node.input]
         node.output[:] = [name.replace("/", "_") for name in node.output]
@@ -288,12 +290,14 @@ def trained(inferctl):
 
 
 def main():
-    inferctl, number, failed = sys.argv[1], 1, 0
-    errors, n = trained(inferctl)
-    failed += bool(errors)
-    print(f"{'not ok' if errors else 'ok'} 1 - trained, {n} layers")
-    for line in errors:
-        print(f"# {line}")
+    inferctl, number, failed = sys.argv[1], 0, 0
+    for path in TRAINED:
+        errors, n = trained(inferctl, path)
+        number += 1
+        failed += bool(errors)
+        print(f"{'not ok' if errors else 'ok'} {number} - {path.stem}, {n} layers")
+        for line in errors:
+            print(f"# {line}")
     for make in (cnn, transformer, sequences):
         with tempfile.TemporaryDirectory() as folder:
             floats = os.path.join(folder, "float.onnx")
