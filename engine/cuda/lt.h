@@ -81,6 +81,7 @@ struct lt_step {
 
 struct lt_steps {
     uint32_t n;
+    bool half; /* the product's type has 16 bits */
     struct lt_step step[LT_STEPS_MAX];
 };
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Nodes that move elements without looking at them, by our own kernels: RESHAPE, TRANSPOSE, SLICE,
- * EXPAND and TILE are copies between views; CONCAT, GATHER and PAD have kernels of their own.
+ * EXPAND and TILE are copies between views; CONCAT, GATHER and PAD have kernels of their own. A copy
+ * may change the float type on its way, because what a network reads and writes stays as it has it:
+ * one more pass over a language model's logits takes as long as the product that made them.
  *
  * A captured graph cannot return an error for an index out of range. So GATHER makes NaN of that
  * row and raises the stream's flag in pinned memory, and cuda_event_wait turns the flag into the
@@ -70,7 +72,7 @@ static bool read_transpose(const struct ir_node *node, struct move *m)
 
 static bool read_slice(const struct ir_node *node, struct move *m)
 {
-    int64_t first = 0, size = (int64_t)dtype_size((enum dtype)m->y.dtype);
+    int64_t first = 0, size = (int64_t)dtype_size((enum dtype)m->in[0].dtype);
     for (int32_t i = 0; i < m->y.rank && m->y.dim[i] > 0; i++) {
         int64_t stride = m->in[0].stride[i], step = attr_at(node, IR_ATTR_STEPS, i);
         first += attr_at(node, IR_ATTR_STARTS, i) * stride;
@@ -182,9 +184,13 @@ static bool input_view(const struct ir_graph *graph, uint32_t input, enum dtype 
     return true;
 }
 
-/* `dtype` NONE: with the types that the tensors have. */
+/* The types that stand for FP32 in what a tactic reads and writes. NONE: tensors have their own. */
+struct move_types {
+    enum dtype in, out;
+};
+
 static bool move_read(const struct ir_graph *graph, const struct ir_node *node,
-                      const struct tactic *tactic, enum dtype dtype, struct move *m)
+                      const struct tactic *tactic, struct move_types types, struct move *m)
 {
     uint32_t n = rows[node->op].inputs ? rows[node->op].inputs : node->n_inputs;
     memset(m, 0, sizeof(*m));
@@ -193,11 +199,12 @@ static bool move_read(const struct ir_graph *graph, const struct ir_node *node,
     if (node->n_epilogue || node->n_outputs != 1 || node->n_inputs != n || n == 0 ||
         n > IR_MAX_INPUTS || tactic->n_in != MIN(n, (uint32_t)TACTIC_PORTS_MAX) ||
         !layouts_fit(node, tactic) ||
-        !own_view(ir_tensor(graph, node->outputs[0]), dtype, tactic->out[0].format.layout, &m->y))
+        !own_view(ir_tensor(graph, node->outputs[0]), types.out, tactic->out[0].format.layout,
+                  &m->y))
         return false;
     for (uint32_t i = 0; i < n; i++)
         if (node->inputs[i] == IR_NONE ||
-            !input_view(graph, node->inputs[i], dtype,
+            !input_view(graph, node->inputs[i], types.in,
                         tactic->in[MIN(i, tactic->n_in - 1)].format.layout, &m->in[i]))
             return false;
     return rows[node->op].read(node, m);
@@ -215,36 +222,51 @@ static cudaError_t run(const struct kernel_call *call, const struct move *m)
     case IR_OP_PAD:
         return kernel_pad(call, m->mode, &m->in[0], m->pads, m->value, &m->y);
     default:
+        if (m->in[0].dtype != m->y.dtype)
+            return dtype_is_float((enum dtype)m->in[0].dtype) &&
+                           dtype_is_float((enum dtype)m->y.dtype)
+                       ? kernel_map(call, &m->in[0], &m->y, 0, NULL)
+                       : cudaErrorNotSupported;
         return kernel_copy(call, &m->in[0], &m->y);
     }
 }
 
 /* --- candidates --- */
 
-static enum status offer(struct cuda_device *device, const struct ir_graph *graph,
-                         const struct ir_node *node, enum dtype dtype, enum ir_layout from,
-                         enum ir_layout to, tactic_visit visit, void *user, struct error *err)
+struct question {
+    struct cuda_device *device;
+    const struct ir_graph *graph;
+    const struct ir_node *node;
+    tactic_visit visit;
+    void *user;
+};
+
+static enum status offer(const struct question *q, struct move_types types, enum ir_layout from,
+                         enum ir_layout to, struct error *err)
 {
     struct tactic tactic;
     CLEANUP(cleanup_free) struct move *m = malloc(sizeof(*m)); /* too large for a stack */
     char detail[TACTIC_NAME_MAX];
-    struct kernel_call call = own_call_dry(device, 0);
-    enum dtype shown = dtype ? dtype : ir_tensor(graph, node->outputs[0])->dtype;
-    snprintf(detail, sizeof(detail), "%s %s%s%s", dtype_name(shown),
+    struct kernel_call call = own_call_dry(q->device, 0);
+    const struct ir_tensor *y = ir_tensor(q->graph, q->node->outputs[0]);
+    bool casts = types.in != types.out;
+    snprintf(detail, sizeof(detail), "%s%s%s %s%s%s", casts ? dtype_name(types.in) : "",
+             casts ? " to " : "", dtype_name(types.out ? types.out : y->dtype),
              from == to ? "" : ir_layout_name(from), from == to ? "" : " to ", ir_layout_name(to));
-    cuda_tactic(&tactic, &cuda_family_own_move, 0, graph, node, dtype, from, detail);
+    cuda_tactic(&tactic, &cuda_family_own_move, 0, q->graph, q->node, types.in, from, detail);
     tactic.out[0].format.layout = to;
-    stored_set_scales(&tactic, graph, node);
+    if (casts)
+        tactic.out[0].format.dtype = types.out;
+    stored_set_scales(&tactic, q->graph, q->node);
     if (!m)
         return error_no_memory(err, "a kernel");
-    if (!move_read(graph, node, &tactic, dtype, m) || run(&call, m) != cudaSuccess)
+    if (!move_read(q->graph, q->node, &tactic, types, m) || run(&call, m) != cudaSuccess)
         return STATUS_OK;
-    return visit(user, &tactic, err);
+    return q->visit(q->user, &tactic, err);
 }
 
-static enum status offer_layouts(struct cuda_device *device, const struct ir_graph *graph,
-                                 const struct ir_node *node, enum dtype dtype, tactic_visit visit,
-                                 void *user, struct error *err)
+static enum status offer_layouts(const struct question *q, struct move_types types,
+                                 struct error *err)
 {
     static const struct {
         uint32_t pair;
@@ -255,11 +277,23 @@ static enum status offer_layouts(struct cuda_device *device, const struct ir_gra
         {LAST_TO_PLAIN, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN},
         {PLAIN_TO_LAST, IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST},
     };
-    bool has_channels = ir_tensor(graph, node->inputs[0])->shape.rank >= 3;
+    bool has_channels = ir_tensor(q->graph, q->node->inputs[0])->shape.rank >= 3;
     for (uint32_t i = 0; i < ARRAY_LEN(pairs); i++)
-        if (rows[node->op].layouts & pairs[i].pair && (pairs[i].pair == PLAIN || has_channels))
-            TRY(offer(device, graph, node, dtype, pairs[i].from, pairs[i].to, visit, user, err));
+        if (rows[q->node->op].layouts & pairs[i].pair && (pairs[i].pair == PLAIN || has_channels))
+            TRY(offer(q, types, pairs[i].from, pairs[i].to, err));
     return STATUS_OK;
+}
+
+/* Offers copies from FP32 to `dtype`, and back. */
+static enum status offer_casts(const struct question *q, enum dtype dtype, struct error *err)
+{
+    bool copies = q->node->op == IR_OP_TRANSPOSE || q->node->op == IR_OP_SLICE ||
+                  q->node->op == IR_OP_EXPAND;
+    if (!copies || dtype == DTYPE_NONE || dtype == DTYPE_F32 ||
+        ir_tensor(q->graph, q->node->inputs[0])->dtype != DTYPE_F32)
+        return STATUS_OK;
+    TRY(offer_layouts(q, (struct move_types){DTYPE_F32, dtype}, err));
+    return offer_layouts(q, (struct move_types){dtype, DTYPE_F32}, err);
 }
 
 /* Whether bytes move like any others, since they mean the same on both sides. What PAD writes
@@ -274,19 +308,13 @@ static bool moves_bytes(const struct ir_graph *graph, const struct ir_node *node
            ir_scale_equal(scale, ir_scale(graph, y->scale)) && ir_range_passes(node, scale);
 }
 
-struct question {
-    struct cuda_device *device;
-    const struct ir_node *node;
-    tactic_visit visit;
-    void *user;
-};
-
 /* Asks about a graph that has some of the node's tensors in 8 bits. */
 static enum status offer_stored(void *user, const struct ir_graph *graph, struct error *err)
 {
-    const struct question *q = user;
-    return moves_bytes(graph, q->node)
-               ? offer_layouts(q->device, graph, q->node, DTYPE_NONE, q->visit, q->user, err)
+    struct question q = *(const struct question *)user;
+    q.graph = graph;
+    return moves_bytes(graph, q.node)
+               ? offer_layouts(&q, (struct move_types){DTYPE_NONE, DTYPE_NONE}, err)
                : STATUS_OK;
 }
 
@@ -294,14 +322,16 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
 {
-    struct question q = {device, node, visit, user};
+    struct question q = {device, graph, node, visit, user};
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     if (node->n_inputs == 0 || node->inputs[0] == IR_NONE)
         return STATUS_OK;
     TRY(stored_each(graph, node, offer_stored, &q, err));
-    for (uint32_t d = 0; d < n; d++)
-        TRY(offer_layouts(device, graph, node, dtypes[d], visit, user, err));
+    for (uint32_t d = 0; d < n; d++) {
+        TRY(offer_layouts(&q, (struct move_types){dtypes[d], dtypes[d]}, err));
+        TRY(offer_casts(&q, dtypes[d], err));
+    }
     return STATUS_OK;
 }
 
@@ -332,7 +362,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     made->base = (struct backend_op){.launch = launch};
     if (cuda_tactic_variant(tactic) != 0 ||
         (stored_any(graph, node) && !moves_bytes(graph, node)) ||
-        !move_read(graph, node, tactic, DTYPE_NONE, &made->move) ||
+        !move_read(graph, node, tactic, (struct move_types){DTYPE_NONE, DTYPE_NONE}, &made->move) ||
         run(&call, &made->move) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
     if (node->op == IR_OP_GATHER)

@@ -31,8 +31,8 @@
       "activation inside, or in one kernel behind a transposed convolution")                       \
     F(2, LT_MATMUL, lt_matmul, "cublaslt matmul", "cuBLASLt",                                      \
       OP(MATMUL),                                                                                  \
-      "floats; bias, residual, Relu and tanh Gelu inside, other activations in one kernel "        \
-      "behind it")                                                                                 \
+      "floats; bias, residual, Relu, tanh Gelu (in 16 bit also for the exact one) inside, other "  \
+      "activations in one kernel behind it")                                                       \
     F(3, LT_CONV, lt_conv, "cublaslt conv", "cuBLASLt",                                            \
       OP(CONV),                                                                                    \
       "floats; 1x1, stride 1, no padding, one group, constant weights")                            \

@@ -146,6 +146,8 @@ template <class TX, class TY, int MODE> static cudaError_t map_quick(const map_j
         code = map_vector_launch<TX, TY, MODE>(j.call, *j.w, j.x, j.y, *j.e);
     if (code == cudaErrorNotSupported)
         code = map_transpose_launch<TX, TY, MODE>(j.call, j.w, j.padded, j.x, j.y, *j.e);
+    if (code == cudaErrorNotSupported && !j.padded)
+        code = map_ragged_launch<TX, TY, MODE>(j.call, j.w, j.x, j.y, *j.e);
     return code;
 }
 

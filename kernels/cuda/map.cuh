@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One element in, one element out, in the three forms that are worth a kernel of their own:
+ * One element in, one element out, in the forms that are worth a kernel of their own:
  *
  *   map_vector     both sides have runs of neighbours in the same order: 16 bytes a thread
+ *   map_ragged     the same, but runs begin or end anywhere (rows of an odd length): element by
+ *                  element, several of them under way
  *   map_transpose  neighbours on one side are far apart on the other: tiles through shared memory
  *   map_image      a few planes to pixels of 4 or 8 channels, the padding zero: a thread a pixel
  *
@@ -16,7 +18,7 @@
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/walk.cuh"
 
-enum { MAP_THREADS = 256, MAP_UNROLL = 2 };
+enum { MAP_THREADS = 256, MAP_UNROLL = 2, MAP_RAGGED_UNROLL = 8 };
 
 template <class A, class B> struct map_same {
     static const bool value = false;
@@ -101,6 +103,48 @@ inline cudaError_t map_vector_launch(const struct kernel_call *call, walk<2> w,
     unsigned blocks = (unsigned)kernel_ceil_div(w.total, MAP_THREADS * MAP_UNROLL);
     return KERNEL_LAUNCH((map_vector<TX, TY, MODE>), blocks, MAP_THREADS, 0, call,
                          static_cast<const TX *>(x->data), static_cast<TY *>(y->data), w, e);
+}
+
+/* --- runs without alignment --- */
+
+template <class TX, class TY, int MODE>
+static __global__ void __launch_bounds__(MAP_THREADS)
+    map_ragged(const TX *x, TY *y, const __grid_constant__ walk<2> w,
+               const __grid_constant__ epilogue e)
+{
+    uint32_t first = blockIdx.x * (MAP_THREADS * MAP_RAGGED_UNROLL) + threadIdx.x;
+    vector<TX, 1> from[MAP_RAGGED_UNROLL];
+    int32_t to[MAP_RAGGED_UNROLL];
+#pragma unroll
+    for (int u = 0; u < MAP_RAGGED_UNROLL; u++) {
+        uint32_t i = first + (uint32_t)u * MAP_THREADS;
+        int32_t at[2];
+        if (i >= w.total)
+            break;
+        walk_at(w, i, at);
+        to[u] = at[0];
+        from[u].v[0] = x[at[1]];
+    }
+#pragma unroll
+    for (int u = 0; u < MAP_RAGGED_UNROLL; u++) {
+        if (first + (uint32_t)u * MAP_THREADS >= w.total)
+            break;
+        y[to[u]] = map_convert<TX, TY, MODE, 1>(e, from[u], (uint32_t)to[u]).v[0];
+    }
+}
+
+/* `w` is over y and x, as made by walk_make. */
+template <class TX, class TY, int MODE>
+inline cudaError_t map_ragged_launch(const struct kernel_call *call, const walk<2> *w,
+                                     const struct kernel_view *x, const struct kernel_view *y,
+                                     const struct epilogue &e)
+{
+    int last = w->rank - 1;
+    if (w->stride[0][last] != 1 || w->stride[1][last] != 1)
+        return cudaErrorNotSupported;
+    unsigned blocks = (unsigned)kernel_ceil_div(w->total, MAP_THREADS * MAP_RAGGED_UNROLL);
+    return KERNEL_LAUNCH((map_ragged<TX, TY, MODE>), blocks, MAP_THREADS, 0, call,
+                         static_cast<const TX *>(x->data), static_cast<TY *>(y->data), *w, e);
 }
 
 /* --- transposes --- */

@@ -53,9 +53,10 @@ static const struct {
     [PRECISION_I8] = {"int8", 0.1}, /* of outputs in 8 bits: in steps beyond rounding */
 };
 
-static double bound_of(enum precision precision, const struct tactic *tactic)
+static double bound_of(enum precision precision, const struct ir_graph *graph,
+                       const struct tactic *tactic)
 {
-    enum dtype dtype = trial_type(tactic);
+    enum dtype dtype = trial_type(graph, tactic);
     if (tactic->out[0].format.scale != IR_NO_SCALE)
         return precisions[PRECISION_I8].bound;
     if (dtype == DTYPE_F16)
@@ -169,8 +170,9 @@ static void report(const struct options *o, const char *what, uint64_t seed,
 }
 
 static void judge(const struct options *o, enum precision precision, const struct case_kind *kind,
-                  uint64_t seed, const struct tactic *tactic, enum status status,
-                  const struct outcome *out, const struct error *err, struct tally *tally)
+                  uint64_t seed, const struct ir_graph *asked, const struct tactic *tactic,
+                  enum status status, const struct outcome *out, const struct error *err,
+                  struct tally *tally)
 {
     char text[96];
     tally->tactics++;
@@ -183,7 +185,7 @@ static void judge(const struct options *o, enum precision precision, const struc
         report(o, kind->name, seed, tactic, err->text);
         return;
     }
-    double bound = bound_of(precision, tactic);
+    double bound = bound_of(precision, asked, tactic);
     if (!(out->error <= bound)) {
         tally->failed++;
         snprintf(text, sizeof(text), "error %.3g, at most %.0e allowed", out->error, bound);
@@ -287,12 +289,12 @@ static bool try_case(const struct options *o, struct trial *trial, enum precisio
                    list.items[i]->name);
             fflush(stdout);
         }
-        status = subject_init(&subject, case_new(kind, seed), trial_type(list.items[i]), seed, true,
-                              &why);
+        status = subject_init(&subject, case_new(kind, seed), trial_type(asked, list.items[i]),
+                              seed, true, &why);
         struct ir_graph *graph = case_new(kind, seed);
         if (!status)
             status = trial_run(trial, &subject, graph, list.items[i], 0, &out, &why);
-        judge(o, precision, kind, seed, list.items[i], status, &out, &why, tally);
+        judge(o, precision, kind, seed, asked, list.items[i], status, &out, &why, tally);
         go_on = !lost(&why, status);
         ir_graph_free(graph);
         subject_deinit(&subject);

@@ -464,10 +464,14 @@ static enum status run_checked(struct run *r, const struct subject *s, const str
     return status;
 }
 
-enum dtype trial_type(const struct tactic *tactic)
+enum dtype trial_type(const struct ir_graph *graph, const struct tactic *tactic)
 {
-    enum dtype out = tactic->out[0].format.dtype;
-    return dtype_is_float(out) ? out : tactic_float(tactic);
+    enum dtype out = tactic->out[0].format.dtype, in = tactic->in[0].format.dtype;
+    uint32_t x = ir_node(graph, 0)->n_inputs ? ir_node(graph, 0)->inputs[0] : IR_NONE;
+    bool rounds = dtype_is_float(in) && x != IR_NONE && ir_tensor(graph, x)->dtype != in;
+    if (!dtype_is_float(out))
+        return tactic_float(tactic);
+    return rounds && dtype_size(in) < dtype_size(out) ? in : out;
 }
 
 enum status trial_run(struct trial *trial, const struct subject *subject, struct ir_graph *graph,

@@ -48,8 +48,9 @@ struct outcome {
     double bytes; /* read and written at least */
 };
 
-/* The float type that the tactic works in, or else the type of its node. */
-enum dtype trial_type(const struct tactic *tactic);
+/* The float type that the tactic works in, or else the type of its node. What it reads or writes in
+ * a shorter type than the graph counts as that type. */
+enum dtype trial_type(const struct ir_graph *graph, const struct tactic *tactic);
 
 /* `graph` is a second copy of the subject's graph; it is changed as the tactic requires. If
  * `repeats` > 0, the launches are timed. `err` gets a text for anything wrong other than the

@@ -264,12 +264,12 @@ static void test_epilogue_stops_at_what_cublaslt_does_not_do(void **state UNUSED
     static const struct {
         uint32_t unary;
         bool vector_first, column_first, bias;
-        uint32_t taken;
+        uint32_t taken, taken_f32;
     } rows[] = {
-        {IR_UNARY_RELU, false, false, true, 2}, {IR_UNARY_GELU_TANH, false, false, true, 2},
-        {IR_UNARY_GELU, false, false, true, 1}, {IR_UNARY_CLIP, false, false, false, 0},
-        {IR_UNARY_RELU, true, false, false, 2}, {IR_UNARY_RELU, true, false, true, 1},
-        {IR_UNARY_RELU, false, true, true, 1},
+        {IR_UNARY_RELU, false, false, true, 2, 2}, {IR_UNARY_GELU_TANH, false, false, true, 2, 2},
+        {IR_UNARY_GELU, false, false, true, 2, 1}, {IR_UNARY_CLIP, false, false, false, 0, 0},
+        {IR_UNARY_RELU, true, false, false, 2, 2}, {IR_UNARY_RELU, true, false, true, 1, 1},
+        {IR_UNARY_RELU, false, true, true, 1, 1},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct fixture f = matmul(&a, &b, false, false, true, rows[i].bias);
@@ -279,8 +279,11 @@ static void test_epilogue_stops_at_what_cublaslt_does_not_do(void **state UNUSED
         if (rows[i].column_first)
             add_binary(&f, IR_BINARY_ADD, &column);
         add_unary(&f, rows[i].unary);
-        assert_true(lt_kind_matmul.read(f.graph, node_of(&f), DTYPE_F16, false, LT_PACKED_KN, &p));
-        assert_int_equal(lt_epilogue_longest(&p.steps), rows[i].taken);
+        for (enum dtype dtype = DTYPE_F16; dtype <= DTYPE_F32; dtype++) {
+            assert_true(lt_kind_matmul.read(f.graph, node_of(&f), dtype, false, LT_PACKED_KN, &p));
+            assert_int_equal(lt_epilogue_longest(&p.steps),
+                             dtype == DTYPE_F32 ? rows[i].taken_f32 : rows[i].taken);
+        }
         ir_graph_free(f.graph);
     }
 }

@@ -51,13 +51,13 @@ static void try_tactic(struct trial *trial, const struct case_kind *kind, uint64
     struct outcome out = {0};
     struct error err = {0};
     struct ir_graph *graph = case_new(kind, seed);
-    enum status status =
-        subject_init(&subject, case_new(kind, seed), trial_type(tactic), seed, true, &err);
+    enum dtype dtype = trial_type(graph, tactic);
+    enum status status = subject_init(&subject, case_new(kind, seed), dtype, seed, true, &err);
     if (!status)
         status = trial_run(trial, &subject, graph, tactic, 0, &out, &err);
     if (status)
         fail_msg("%s seed %u '%s': %s", kind->name, (unsigned)seed, tactic->name, err.text);
-    if (!(out.error <= bound_of(trial_type(tactic))))
+    if (!(out.error <= bound_of(dtype)))
         fail_msg("%s seed %u '%s': error %g", kind->name, (unsigned)seed, tactic->name, out.error);
     subject_deinit(&subject);
     ir_graph_free(graph);
@@ -143,7 +143,7 @@ static uint32_t try_bytes(struct trial *trial, const struct case_kind *kind, uin
         struct ir_graph *graph = ranged_case(kind, seed, &subject);
         if (trial_run(trial, &subject, graph, tactic, 0, &out, &err))
             fail_msg("%s seed %u '%s': %s", kind->name, (unsigned)seed, tactic->name, err.text);
-        double bound = bound_of(trial_type(tactic));
+        double bound = bound_of(trial_type(asked, tactic));
         if (tactic->out[0].format.scale) /* constants in 16 bits are rounded, too */
             bound = precision == PRECISION_F16 ? 0.1 : 0.02;
         if (!(out.error <= bound))
