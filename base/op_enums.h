@@ -154,6 +154,14 @@ enum ir_recurrent {
     IR_RECURRENT_GRU = 2,
     IR_RECURRENT_COUNT_
 };
+/* In which order RECURRENT takes the steps of a sequence. */
+enum ir_way { IR_WAY_AHEAD = 0, IR_WAY_BACK = 1, IR_WAY_BOTH = 2 };
+
+static inline int ir_way_directions(enum ir_way way)
+{
+    return way == IR_WAY_BOTH ? 2 : 1;
+}
+
 /* What SAMPLE finds outside of its input. */
 enum ir_border { IR_BORDER_ZEROS = 0, IR_BORDER_EDGE = 1, IR_BORDER_REFLECT = 2 };
 /* The unit of SAMPLE's coordinates: -1..1 from the outer border of the first pixel to that of the

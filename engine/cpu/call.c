@@ -323,7 +323,7 @@ static enum status run_recurrent(const struct call *c)
     struct ref_recurrent how = {
         .cell = (enum ir_recurrent)int_of(c, IR_ATTR_FUNC),
         .clip = float_of(c, IR_ATTR_CLIP),
-        .reverse = int_of(c, IR_ATTR_REVERSE),
+        .way = (enum ir_way)int_of(c, IR_ATTR_REVERSE),
         .linear = int_of(c, IR_ATTR_LINEAR),
         .coupled = int_of(c, IR_ATTR_COUPLED),
         .x = &c->in[0],
@@ -450,7 +450,8 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
     case IR_OP_NMS:
         return ref_nms_scratch(x->dim[1]);
     case IR_OP_RECURRENT:
-        return ref_recurrent_scratch(x, (enum ir_recurrent)ir_attr_int(node, IR_ATTR_FUNC));
+        return ref_recurrent_scratch(x, (enum ir_recurrent)ir_attr_int(node, IR_ATTR_FUNC),
+                                     (enum ir_way)ir_attr_int(node, IR_ATTR_REVERSE));
     case IR_OP_PLUGIN:
         return scratch_of_plugin(graph, node);
     case IR_OP_DET:

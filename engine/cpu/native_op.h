@@ -31,13 +31,15 @@ struct native_step {
 /* A recurrent layer. */
 struct native_recurrent {
     enum ir_recurrent cell;
-    struct native_step funcs[3]; /* the cell's activation functions */
+    struct native_step funcs[2][3]; /* the activation functions of each direction's cell */
     float clip;
-    bool reverse, linear, coupled, has_c;
-    bool packs;                              /* the matrix is no constant: each launch packs it */
-    bool by_panels;                          /* threads share hidden elements, not sequences */
-    int64_t steps, sequences, hidden, width; /* width: elements of all gates */
-    int64_t once, packed; /* columns of the first product; floats of the packed matrix */
+    enum ir_way way;
+    bool linear, coupled, has_c;
+    bool packs;     /* the matrix is no constant: each launch packs it */
+    bool by_panels; /* threads share hidden elements, not sequences */
+    int64_t directions, steps, sequences, hidden;
+    int64_t width, once, packed; /* of one direction: elements of all gates; columns of the first
+                                  * product; floats of the packed matrix */
     enum dtype lengths;
     uint32_t n_inputs;
 };

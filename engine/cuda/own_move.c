@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Nodes that move elements without looking at them, by our own kernels: RESHAPE, TRANSPOSE, SLICE,
- * EXPAND and TILE are copies between views; CONCAT, GATHER and PAD have kernels of their own. A copy
- * may change the float type on its way, because what a network reads and writes stays as it has it:
- * one more pass over a language model's logits takes as long as the product that made them.
+ * EXPAND and TILE are copies between views; CONCAT, GATHER and PAD have kernels of their own. A
+ * copy may change the float type on its way, because what a network reads and writes stays as it
+ * has it: one more pass over a language model's logits takes as long as the product that made them.
  *
  * A captured graph cannot return an error for an index out of range. So GATHER makes NaN of that
  * row and raises the stream's flag in pinned memory, and cuda_event_wait turns the flag into the
@@ -287,8 +287,8 @@ static enum status offer_layouts(const struct question *q, struct move_types typ
 /* Offers copies from FP32 to `dtype`, and back. */
 static enum status offer_casts(const struct question *q, enum dtype dtype, struct error *err)
 {
-    bool copies = q->node->op == IR_OP_TRANSPOSE || q->node->op == IR_OP_SLICE ||
-                  q->node->op == IR_OP_EXPAND;
+    bool copies =
+        q->node->op == IR_OP_TRANSPOSE || q->node->op == IR_OP_SLICE || q->node->op == IR_OP_EXPAND;
     if (!copies || dtype == DTYPE_NONE || dtype == DTYPE_F32 ||
         ir_tensor(q->graph, q->node->inputs[0])->dtype != DTYPE_F32)
         return STATUS_OK;

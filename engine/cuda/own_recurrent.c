@@ -33,15 +33,18 @@ static bool recurrent_read(const struct ir_graph *graph, const struct ir_node *n
     const struct ir_attr *funcs = ir_attr(node, IR_ATTR_FUNCS);
     const struct ir_attr *alphas = ir_attr(node, IR_ATTR_ALPHAS);
     const struct ir_attr *betas = ir_attr(node, IR_ATTR_BETAS);
-    if (node->n_epilogue || x->shape.rank != 3 || r->rank != 2 || !funcs || funcs->count > 3 ||
-        !alphas || alphas->count != funcs->count || !betas || betas->count != funcs->count ||
+    enum ir_way way = (enum ir_way)ir_attr_int(node, IR_ATTR_REVERSE);
+    uint32_t ways = (uint32_t)ir_way_directions(way), each = funcs ? funcs->count / ways : 0;
+    if (node->n_epilogue || x->shape.rank != 3 || r->rank != 2 || each == 0 ||
+        each > KERNEL_CELL_FUNCTIONS || each * ways != funcs->count || !alphas ||
+        alphas->count != funcs->count || !betas || betas->count != funcs->count ||
         x->shape.dim[0] > INT32_MAX || x->shape.dim[1] > INT32_MAX || r->dim[1] > INT32_MAX)
         return false;
     struct kernel_recurrent how = {
         .cell = (int32_t)ir_attr_int(node, IR_ATTR_FUNC),
         .dtype = (int32_t)own_type(x->dtype, dtype),
         .clip = ir_attr_float(node, IR_ATTR_CLIP),
-        .reverse = ir_attr_int(node, IR_ATTR_REVERSE) != 0,
+        .way = way,
         .linear = ir_attr_int(node, IR_ATTR_LINEAR) != 0,
         .coupled = ir_attr_int(node, IR_ATTR_COUPLED) != 0,
         .steps = (int32_t)x->shape.dim[0],
@@ -49,9 +52,10 @@ static bool recurrent_read(const struct ir_graph *graph, const struct ir_node *n
         .hidden = (int32_t)r->dim[1],
     };
     for (uint32_t i = 0; i < funcs->count; i++) {
-        how.func[i] = (int32_t)funcs->i[i];
-        how.alpha[i] = alphas->f[i];
-        how.beta[i] = betas->f[i];
+        uint32_t at = i / each * KERNEL_CELL_FUNCTIONS + i % each;
+        how.func[at] = (int32_t)funcs->i[i];
+        how.alpha[at] = alphas->f[i];
+        how.beta[at] = betas->f[i];
     }
     if (node->n_inputs > LENGTHS && node->inputs[LENGTHS] != IR_NONE)
         how.lengths = (int32_t)ir_tensor(graph, node->inputs[LENGTHS])->dtype;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RNN, LSTM, GRU. Each direction becomes two nodes: a product of all steps' inputs with the
- * weights, whose tactic is chosen like any other's, and a RECURRENT node for what depends on the
- * step before. The product adds all biases except the one that a linear GRU scales.
+ * RNN, LSTM, GRU. A layer becomes two nodes: a product of all steps' inputs with the weights, whose
+ * tactic is chosen like any other's, and a RECURRENT node for what depends on the step before, each
+ * for both directions if there are two. The product adds all biases except the one that a linear
+ * GRU scales.
  */
 #include "engine/import/ops.h"
 
@@ -241,35 +242,42 @@ static void read_operands(struct mapper *m, struct layer *l)
 
 /* --- nodes --- */
 
+/* Takes the tensor as one of rank 1 or 2; IR_NONE stays IR_NONE. */
+static uint32_t emit_as(struct mapper *m, uint32_t x, uint32_t rank, int64_t rows, int64_t columns)
+{
+    const struct shape shape = {.rank = rank, .dim = {rows, columns}};
+    return x == IR_NONE || map_failed(m) ? IR_NONE : emit_reshape(m, x, &shape);
+}
+
 /* Makes the bias of the product and, in `inner`, the one that a linear GRU scales. */
-static uint32_t emit_biases(struct mapper *m, const struct layer *l, uint32_t d, uint32_t *inner)
+static uint32_t emit_biases(struct mapper *m, const struct layer *l, uint32_t *inner)
 {
     int64_t width = l->cell->gates * l->hidden;
-    const struct shape both = {.rank = 1, .dim = {2 * width}},
-                       gate = {.rank = 1, .dim = {l->hidden}};
+    const struct shape gate = {.rank = 2, .dim = {l->directions, l->hidden}};
     *inner = IR_NONE;
     if (l->b == IR_NONE)
         return IR_NONE;
-    uint32_t b = emit_pick(m, l->b, 0, d, &both);
-    uint32_t of_inputs = emit_slice(m, b, 0, 0, width);
-    uint32_t of_state = emit_slice(m, b, 0, width, 2 * width);
+    uint32_t of_inputs = emit_slice(m, l->b, 1, 0, width);
+    uint32_t of_state = emit_slice(m, l->b, 1, width, 2 * width);
     if (l->cell->kind == IR_RECURRENT_GRU && l->linear) {
-        *inner = emit_slice(m, of_state, 0, 2 * l->hidden, width);
-        uint32_t parts[] = {emit_slice(m, of_state, 0, 0, 2 * l->hidden), IR_NONE};
-        parts[1] = emit_expand(m, emit_scalar(m, map_dtype(m, b), 0), &gate);
-        of_state = emit_concat(m, 2, parts, 0);
+        *inner = emit_slice(m, of_state, 1, 2 * l->hidden, width);
+        uint32_t parts[] = {emit_slice(m, of_state, 1, 0, 2 * l->hidden), IR_NONE};
+        parts[1] = emit_expand(m, emit_scalar(m, map_dtype(m, l->b), 0), &gate);
+        of_state = emit_concat(m, 2, parts, 1);
     }
-    return emit_binary(m, IR_BINARY_ADD, of_inputs, of_state);
+    *inner = emit_as(m, *inner, 1, l->directions * l->hidden, 0);
+    return emit_as(m, emit_binary(m, IR_BINARY_ADD, of_inputs, of_state), 1, l->directions * width,
+                   0);
 }
 
 /* Makes x w' + bias for all steps. */
-static uint32_t emit_inputs(struct mapper *m, const struct layer *l, uint32_t d, uint32_t bias)
+static uint32_t emit_inputs(struct mapper *m, const struct layer *l, uint32_t bias)
 {
-    struct shape shape = {.rank = 2};
     if (map_failed(m))
         return IR_NONE;
-    memcpy(shape.dim, &map_shape(m, l->w)->dim[1], 2 * sizeof(shape.dim[0]));
-    const uint32_t inputs[] = {l->x, emit_pick(m, l->w, 0, d, &shape), bias};
+    uint32_t w =
+        emit_as(m, l->w, 2, l->directions * l->cell->gates * l->hidden, map_shape(m, l->w)->dim[2]);
+    const uint32_t inputs[] = {l->x, w, bias};
     uint32_t node = emit_begin(m, IR_OP_MATMUL, bias == IR_NONE ? 2 : 3, inputs);
     emit_int(m, node, IR_ATTR_TRANS_B, 1);
     return emit_end(m, node);
@@ -282,77 +290,102 @@ static void emit_floats(struct mapper *m, uint32_t node, enum ir_attr_key key, u
         map_exhausted(m);
 }
 
-/* Makes the nodes of direction d; outputs: y, the last h, the last c. */
-static void emit_direction(struct mapper *m, const struct layer *l, uint32_t d, uint32_t *outputs)
+/* Takes a state that comes with the layer, [directions, sequences, hidden] or, batch first,
+ * [sequences, directions, hidden], as rows. */
+static uint32_t emit_state(struct mapper *m, const struct layer *l, uint32_t x)
 {
-    const struct choice *choice = &l->choices[d];
-    const struct shape state = {.rank = 2, .dim = {l->sequences, l->hidden}};
-    const struct shape matrix = {.rank = 2, .dim = {l->cell->gates * l->hidden, l->hidden}};
-    const struct shape peephole = {.rank = 1, .dim = {3 * l->hidden}};
-    uint32_t inner, axis = l->batch_first ? 1 : 0, bias = emit_biases(m, l, d, &inner);
-    const uint32_t inputs[] = {
-        emit_inputs(m, l, d, bias),
-        emit_pick(m, l->r, 0, d, &matrix),
-        l->lengths,
-        emit_pick(m, l->h0, axis, d, &state),
-        emit_pick(m, l->c0, axis, d, &state),
-        emit_pick(m, l->peephole, 0, d, &peephole),
-        inner,
-    };
-    uint32_t n = ARRAY_LEN(inputs);
-    while (n > 2 && inputs[n - 1] == IR_NONE)
-        n--;
-    uint32_t node = emit_begin(m, IR_OP_RECURRENT, n, inputs);
+    if (x != IR_NONE && l->batch_first)
+        x = emit_transpose(m, x, 3, (const int64_t[]){1, 0, 2});
+    return emit_as(m, x, 2, l->directions * l->sequences, l->hidden);
+}
+
+static void emit_attributes(struct mapper *m, const struct layer *l, uint32_t node)
+{
+    int64_t funcs[2 * MAX_FUNCS];
+    float alphas[2 * MAX_FUNCS], betas[2 * MAX_FUNCS];
+    uint32_t n = (uint32_t)l->directions * l->cell->n_funcs;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct choice *from = &l->choices[i / l->cell->n_funcs];
+        funcs[i] = from->funcs[i % l->cell->n_funcs];
+        alphas[i] = from->alphas[i % l->cell->n_funcs];
+        betas[i] = from->betas[i % l->cell->n_funcs];
+    }
     emit_int(m, node, IR_ATTR_FUNC, l->cell->kind);
-    emit_ints(m, node, IR_ATTR_FUNCS, l->cell->n_funcs, choice->funcs);
-    emit_floats(m, node, IR_ATTR_ALPHAS, l->cell->n_funcs, choice->alphas);
-    emit_floats(m, node, IR_ATTR_BETAS, l->cell->n_funcs, choice->betas);
-    if (l->backward || d > 0)
-        emit_int(m, node, IR_ATTR_REVERSE, 1);
+    emit_ints(m, node, IR_ATTR_FUNCS, n, funcs);
+    emit_floats(m, node, IR_ATTR_ALPHAS, n, alphas);
+    emit_floats(m, node, IR_ATTR_BETAS, n, betas);
+    if (l->backward || l->directions == 2)
+        emit_int(m, node, IR_ATTR_REVERSE, l->backward ? IR_WAY_BACK : IR_WAY_BOTH);
     if (l->clip != 0)
         emit_float(m, node, IR_ATTR_CLIP, l->clip);
     if (l->cell->kind == IR_RECURRENT_GRU && l->linear)
         emit_int(m, node, IR_ATTR_LINEAR, 1);
     if (l->cell->kind == IR_RECURRENT_LSTM && l->coupled)
         emit_int(m, node, IR_ATTR_COUPLED, 1);
+}
+
+/* Makes the layer's nodes; outputs: y, the last h, the last c. */
+static void emit_layer(struct mapper *m, const struct layer *l, uint32_t *outputs)
+{
+    int64_t rows = l->directions * l->cell->gates * l->hidden;
+    uint32_t inner, bias = emit_biases(m, l, &inner);
+    const uint32_t inputs[] = {
+        emit_inputs(m, l, bias),
+        emit_as(m, l->r, 2, rows, l->hidden),
+        l->lengths,
+        emit_state(m, l, l->h0),
+        emit_state(m, l, l->c0),
+        emit_as(m, l->peephole, 1, l->directions * 3 * l->hidden, 0),
+        inner,
+    };
+    uint32_t n = ARRAY_LEN(inputs);
+    while (n > 2 && inputs[n - 1] == IR_NONE)
+        n--;
+    uint32_t node = emit_begin(m, IR_OP_RECURRENT, n, inputs);
+    emit_attributes(m, l, node);
     emit_end_all(m, node, l->cell->kind == IR_RECURRENT_LSTM ? 3 : 2, outputs);
 }
 
-/* Puts the directions' tensors side by side along a new axis. */
-static uint32_t emit_joined(struct mapper *m, const struct layer *l, const uint32_t *parts,
-                            uint32_t axis)
+/* Gives y as ONNX has it: [steps, directions, sequences, hidden], or batch first [sequences, steps,
+ * directions, hidden]. */
+static uint32_t emit_output(struct mapper *m, const struct layer *l, uint32_t y)
 {
-    uint32_t wide[2] = {IR_NONE, IR_NONE};
-    for (uint32_t d = 0; d < l->directions && !map_failed(m); d++) {
-        struct shape shape = *map_shape(m, parts[d]);
-        memmove(&shape.dim[axis + 1], &shape.dim[axis], (shape.rank - axis) * sizeof(shape.dim[0]));
-        shape.dim[axis] = 1;
-        shape.rank++;
-        wide[d] = emit_reshape(m, parts[d], &shape);
+    struct shape apart = {.rank = 4, .dim = {l->steps, l->sequences, l->directions, l->hidden}};
+    if (map_failed(m))
+        return IR_NONE;
+    if (l->directions == 1 && !l->batch_first) { /* nothing moves */
+        apart.dim[1] = 1;
+        apart.dim[2] = l->sequences;
+        return emit_reshape(m, y, &apart);
     }
-    return l->directions == 1 ? wide[0] : emit_concat(m, 2, wide, axis);
+    y = emit_reshape(m, y, &apart);
+    return emit_transpose(
+        m, y, 4, l->batch_first ? (const int64_t[]){1, 0, 2, 3} : (const int64_t[]){0, 2, 1, 3});
+}
+
+/* Gives a last state as ONNX has it. */
+static uint32_t emit_last(struct mapper *m, const struct layer *l, uint32_t x)
+{
+    const struct shape apart = {.rank = 3, .dim = {l->directions, l->sequences, l->hidden}};
+    x = map_failed(m) ? IR_NONE : emit_reshape(m, x, &apart);
+    return l->batch_first ? emit_transpose(m, x, 3, (const int64_t[]){1, 0, 2}) : x;
 }
 
 static void map_layer(struct mapper *m, struct layer *l)
 {
-    uint32_t outputs[2][3], parts[3][2];
+    uint32_t outputs[3] = {IR_NONE, IR_NONE, IR_NONE};
     read_attributes(m, l);
     read_operands(m, l);
-    for (uint32_t d = 0; d < l->directions && !map_failed(m); d++) {
-        outputs[d][2] = IR_NONE;
-        emit_direction(m, l, d, outputs[d]);
-        for (uint32_t i = 0; i < 3; i++)
-            parts[i][d] = outputs[d][i];
-        if (l->batch_first && map_out_used(m, 0))
-            parts[0][d] = emit_transpose(m, parts[0][d], 3, (const int64_t[]){1, 0, 2});
-    }
+    if (map_failed(m))
+        return;
+    emit_layer(m, l, outputs);
     if (map_failed(m))
         return;
     if (map_out_used(m, 0))
-        map_out(m, 0, emit_joined(m, l, parts[0], l->batch_first ? 2 : 1));
+        map_out(m, 0, emit_output(m, l, outputs[0]));
     for (uint32_t i = 1; i < (l->cell->kind == IR_RECURRENT_LSTM ? 3 : 2); i++)
         if (map_out_used(m, i))
-            map_out(m, i, emit_joined(m, l, parts[i], l->batch_first ? 1 : 0));
+            map_out(m, i, emit_last(m, l, outputs[i]));
 }
 
 void map_recurrent(struct mapper *m)

@@ -20,10 +20,10 @@ static enum status check_floats(const struct infer *in, enum ir_attr_key key, ui
     return STATUS_OK;
 }
 
-static enum status check_functions(const struct infer *in, int64_t cell)
+static enum status check_functions(const struct infer *in, int64_t cell, int64_t directions)
 {
-    uint32_t n = functions_of[cell];
-    int64_t funcs[3];
+    uint32_t n = functions_of[cell] * (uint32_t)directions;
+    int64_t funcs[2 * 3];
     TRY(infer_ints(in, IR_ATTR_FUNCS, n, funcs));
     for (uint32_t i = 0; i < n; i++)
         if (!(ir_unary_row((enum ir_unary)funcs[i])->flags & IR_FUNC_CELL))
@@ -61,23 +61,26 @@ static enum status check_extras(const struct infer *in, int64_t cell, int64_t li
 enum status infer_recurrent(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     int64_t cell = infer_int(in, IR_ATTR_FUNC);
+    int64_t ways = ir_way_directions((enum ir_way)infer_int(in, IR_ATTR_REVERSE));
     char text[SHAPE_TEXT_MAX];
     enum dtype dtype = ir_tensor_type(infer_input(in, 0));
-    TRY(check_functions(in, cell));
+    TRY(check_functions(in, cell, ways));
     const struct shape *x = &infer_input(in, 0)->shape;
-    if (x->rank != 3 || x->dim[2] % gates_of[cell])
+    if (x->rank != 3 || x->dim[2] % (ways * gates_of[cell]))
         return infer_fail(in, "input 0 is %s, not steps, sequences and %" PRId64 " gates",
-                          shape_format(x, text), gates_of[cell]);
-    int64_t steps = x->dim[0], n = x->dim[1], h = x->dim[2] / gates_of[cell];
+                          shape_format(x, text), ways * gates_of[cell]);
+    int64_t steps = x->dim[0], n = x->dim[1], h = x->dim[2] / (ways * gates_of[cell]);
     TRY(check_extras(in, cell, infer_int(in, IR_ATTR_LINEAR)));
+    if (n > IR_MAX_DIM / ways)
+        return infer_fail(in, "has %" PRId64 " sequences in two directions", n);
     TRY(check_matrix(in, 1, x->dim[2], h));
     TRY(infer_vector(in, 2, n));
-    TRY(check_matrix(in, 3, n, h));
-    TRY(check_matrix(in, 4, n, h));
-    TRY(infer_vector(in, 5, 3 * h));
-    TRY(infer_vector(in, 6, h));
-    out[0] = (struct ir_type){dtype, {.rank = 3, .dim = {steps, n, h}}};
-    out[1] = (struct ir_type){dtype, {.rank = 2, .dim = {n, h}}};
+    TRY(check_matrix(in, 3, ways * n, h));
+    TRY(check_matrix(in, 4, ways * n, h));
+    TRY(infer_vector(in, 5, ways * 3 * h));
+    TRY(infer_vector(in, 6, ways * h));
+    out[0] = (struct ir_type){dtype, {.rank = 3, .dim = {steps, n, ways * h}}};
+    out[1] = (struct ir_type){dtype, {.rank = 2, .dim = {ways * n, h}}};
     out[2] = out[1];
     *n_out = cell == IR_RECURRENT_LSTM ? 3 : 2;
     return STATUS_OK;

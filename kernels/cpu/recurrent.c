@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One direction of a recurrent layer, step by step. The state is kept in double from step to step;
- * a row of the recurrent matrix is converted once a step for all sequences.
+ * A recurrent layer, one direction after the other, step by step. The state is kept in double from
+ * step to step; a row of the recurrent matrix is converted once a step for all sequences.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -13,10 +13,13 @@
 
 static const int64_t gates_of[] = {
     [IR_RECURRENT_RNN] = 1, [IR_RECURRENT_LSTM] = 4, [IR_RECURRENT_GRU] = 3};
+static const uint32_t functions_of[] = {
+    [IR_RECURRENT_RNN] = 1, [IR_RECURRENT_LSTM] = 3, [IR_RECURRENT_GRU] = 2};
 
 /* Numbers are double, and arrays are [sequences][hidden] unless a comment says otherwise. */
 struct state {
     const struct ref_recurrent *how;
+    int64_t directions, direction; /* how many, and which one this is */
     int64_t steps, sequences, hidden, gates;
     double *h, *c, *reset; /* reset: r * h of a GRU */
     double *sums;          /* [sequences][gates][hidden] */
@@ -27,10 +30,11 @@ struct state {
 
 static double call(const struct state *s, uint32_t f, double x)
 {
-    double a = s->how->alphas[f], b = s->how->betas[f], clip = s->how->clip;
+    uint32_t own = (uint32_t)s->direction * functions_of[s->how->cell] + f;
+    double a = s->how->alphas[own], b = s->how->betas[own], clip = s->how->clip;
     if (clip > 0 && f < 2) /* the LSTM's third function takes the cell state as it is */
         x = x < -clip ? -clip : x > clip ? clip : x;
-    switch (s->how->funcs[f]) {
+    switch (s->how->funcs[own]) {
     case IR_UNARY_RELU:
         return x < 0 ? 0 : x;
     case IR_UNARY_LEAKY_RELU:
@@ -57,15 +61,23 @@ static double call(const struct state *s, uint32_t f, double x)
     }
 }
 
+/* Where, counted in hidden elements of one direction, sequence n of a step lies in X, which has all
+ * gates of it, or in Y. */
+static int64_t place(const struct state *s, int64_t at, int64_t n, int64_t gates)
+{
+    return ((at * s->sequences + n) * s->directions + s->direction) * gates;
+}
+
 /* Adds the products of rows first..end-1 of the matrix with each sequence's `from` to the sums. */
 static void add_products(const struct state *s, int64_t first, int64_t end, const double *from)
 {
     const struct tensor_view *r = s->how->r;
     double row[REF_ROW];
+    int64_t own = s->direction * s->gates * s->hidden; /* rows of the directions before */
     for (int64_t g = first; g < end; g++)
         for (int64_t k = 0; k < s->hidden; k += REF_ROW) {
             size_t part = (size_t)MIN(s->hidden - k, REF_ROW);
-            ref_read_f64(r->dtype, r->data, g * s->hidden + k, 1, part, row);
+            ref_read_f64(r->dtype, r->data, (own + g) * s->hidden + k, 1, part, row);
             for (int64_t n = 0; n < s->sequences; n++) {
                 const double *v = from + n * s->hidden + k;
                 double sum = 0;
@@ -84,7 +96,7 @@ static void begin_sums(const struct state *s, int64_t n, int64_t at)
     int64_t width = s->gates * s->hidden;
     double *sums = s->sums + n * width;
     for (int64_t k = 0; k < width; k += REF_ROW)
-        ref_read_f64(x->dtype, x->data, (at * s->sequences + n) * width + k, 1,
+        ref_read_f64(x->dtype, x->data, place(s, at, n, s->gates) * s->hidden + k, 1,
                      (size_t)MIN(width - k, REF_ROW), sums + k);
     if (s->how->cell == IR_RECURRENT_GRU && s->how->linear)
         memcpy(sums + 2 * s->hidden, s->bias, (size_t)s->hidden * sizeof(*sums));
@@ -130,7 +142,7 @@ static void close_gru(const struct state *s, int64_t n, int64_t at)
         double inner = sums[2 * size + j];
         if (s->how->linear)
             inner = inner * sums[size + j] +
-                    ref_get_f64(x->dtype, x->data, ((at * s->sequences + n) * 3 + 2) * size + j);
+                    ref_get_f64(x->dtype, x->data, (place(s, at, n, 3) + 2) * size + j);
         double *h = &s->h[n * size + j];
         *h = (1 - sums[j]) * call(s, 1, inner) + sums[j] * *h;
     }
@@ -141,7 +153,8 @@ static int64_t position(const struct state *s, int64_t n, int64_t step)
 {
     if (step >= s->left[n])
         return s->steps;
-    return s->how->reverse ? s->left[n] - 1 - step : step;
+    bool back = s->how->way == IR_WAY_BACK || s->direction > 0;
+    return back ? s->left[n] - 1 - step : step;
 }
 
 static void run_step(const struct state *s, int64_t step)
@@ -165,8 +178,8 @@ static void run_step(const struct state *s, int64_t step)
             step_lstm(s, n);
         else
             step_rnn(s, n);
-        ref_write_f64(s->how->y->dtype, s->how->y->data, (at * s->sequences + n) * size, 1,
-                      (size_t)size, s->h + n * size);
+        ref_write_f64(s->how->y->dtype, s->how->y->data, place(s, at, n, 1) * size, 1, (size_t)size,
+                      s->h + n * size);
     }
 }
 
@@ -182,11 +195,11 @@ enum status ref_recurrent_length(const struct tensor_view *lengths, int64_t n, i
     return STATUS_OK;
 }
 
-/* Loads an operand of `count` numbers, or zeros if it is absent. */
-static void load(const struct tensor_view *from, int64_t count, double *to)
+/* Loads the direction's `count` numbers of an operand, or zeros if it is absent. */
+static void load(const struct state *s, const struct tensor_view *from, int64_t count, double *to)
 {
     if (from)
-        ref_read_f64(from->dtype, from->data, 0, 1, (size_t)count, to);
+        ref_read_f64(from->dtype, from->data, s->direction * count, 1, (size_t)count, to);
     else
         memset(to, 0, (size_t)count * sizeof(*to));
 }
@@ -195,8 +208,9 @@ static struct state state_of(const struct ref_recurrent *how, double *scratch)
 {
     struct state s = {.how = how, .steps = how->x->shape.dim[0]};
     s.sequences = how->x->shape.dim[1];
+    s.directions = ir_way_directions(how->way);
     s.gates = gates_of[how->cell];
-    s.hidden = how->x->shape.dim[2] / s.gates;
+    s.hidden = how->x->shape.dim[2] / (s.directions * s.gates);
     int64_t all = s.sequences * s.hidden;
     s.h = scratch;
     s.c = s.h + all;
@@ -208,9 +222,9 @@ static struct state state_of(const struct ref_recurrent *how, double *scratch)
     return s;
 }
 
-size_t ref_recurrent_scratch(const struct shape *x, enum ir_recurrent cell)
+size_t ref_recurrent_scratch(const struct shape *x, enum ir_recurrent cell, enum ir_way way)
 {
-    int64_t n = x->dim[1], h = x->dim[2] / gates_of[cell];
+    int64_t n = x->dim[1], h = x->dim[2] / (ir_way_directions(way) * gates_of[cell]);
     return (size_t)(n * h * (3 + gates_of[cell]) + 4 * h) * sizeof(double) +
            (size_t)n * sizeof(int64_t);
 }
@@ -222,15 +236,18 @@ enum status ref_recurrent(const struct ref_recurrent *how, void *scratch, struct
     int64_t all = s.sequences * s.hidden;
     for (int64_t n = 0; n < s.sequences; n++)
         TRY(ref_recurrent_length(how->lengths, n, s.steps, &s.left[n], err));
-    load(how->h0, all, s.h);
-    load(how->c0, all, s.c);
-    load(how->peephole, 3 * s.hidden, s.peephole);
-    load(how->bias, s.hidden, s.bias);
-    memset(y->data, 0, (size_t)(s.steps * all) * dtype_size(y->dtype));
-    for (int64_t step = 0; step < s.steps; step++)
-        run_step(&s, step);
-    ref_write_f64(how->h_last->dtype, how->h_last->data, 0, 1, (size_t)all, s.h);
-    if (how->c_last)
-        ref_write_f64(how->c_last->dtype, how->c_last->data, 0, 1, (size_t)all, s.c);
+    memset(y->data, 0, (size_t)(s.steps * s.directions * all) * dtype_size(y->dtype));
+    for (; s.direction < s.directions; s.direction++) {
+        load(&s, how->h0, all, s.h);
+        load(&s, how->c0, all, s.c);
+        load(&s, how->peephole, 3 * s.hidden, s.peephole);
+        load(&s, how->bias, s.hidden, s.bias);
+        for (int64_t step = 0; step < s.steps; step++)
+            run_step(&s, step);
+        int64_t at = s.direction * all;
+        ref_write_f64(how->h_last->dtype, how->h_last->data, at, 1, (size_t)all, s.h);
+        if (how->c_last)
+            ref_write_f64(how->c_last->dtype, how->c_last->data, at, 1, (size_t)all, s.c);
+    }
     return STATUS_OK;
 }

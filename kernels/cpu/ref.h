@@ -156,17 +156,19 @@ void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
 
 struct ref_recurrent {
     enum ir_recurrent cell;
-    enum ir_unary funcs[3];
-    double alphas[3], betas[3];
+    enum ir_way way;
+    enum ir_unary funcs[2 * 3]; /* all of the first direction, then those of the second */
+    double alphas[2 * 3], betas[2 * 3];
     double clip; /* 0: none */
-    bool reverse, linear, coupled;
-    /* x[S,N,G*H], r[G*H,H]; lengths[N], h0[N,H], c0[N,H], peephole[3*H], bias[H] or NULL */
+    bool linear, coupled;
+    /* D directions: x[S,N,D*G*H], r[D*G*H,H]; lengths[N], h0[D*N,H], c0[D*N,H], peephole[D*3*H],
+     * bias[D*H] or NULL */
     const struct tensor_view *x, *r, *lengths, *h0, *c0, *peephole, *bias;
-    const struct tensor_view *y, *h_last, *c_last; /* [S,N,H], [N,H], [N,H] or NULL */
+    const struct tensor_view *y, *h_last, *c_last; /* [S,N,D*H], [D*N,H], [D*N,H] or NULL */
 };
 /* INVALID_ARGUMENT: a length outside 0..S. `scratch` has ref_recurrent_scratch() bytes, aligned
  * to 8. */
-size_t ref_recurrent_scratch(const struct shape *x, enum ir_recurrent cell);
+size_t ref_recurrent_scratch(const struct shape *x, enum ir_recurrent cell, enum ir_way way);
 enum status ref_recurrent(const struct ref_recurrent *how, void *scratch, struct error *err);
 /* The length of sequence n, which is `steps` if `lengths` is NULL. */
 enum status ref_recurrent_length(const struct tensor_view *lengths, int64_t n, int64_t steps,

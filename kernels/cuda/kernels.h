@@ -332,12 +332,14 @@ cudaError_t kernel_reduce_any(const struct kernel_call *call, enum ir_reduce fun
 
 /* One direction of a recurrent layer; docs/ir.md says what RECURRENT computes. All tensors are
  * dense; x, r, h0, c0, peephole, bias, y, h and c are of `dtype` (F16, BF16, F32). */
+enum { KERNEL_CELL_FUNCTIONS = 3 }; /* at most */
+
 struct kernel_recurrent {
-    int32_t cell;           /* enum ir_recurrent */
-    int32_t dtype, lengths; /* lengths: I32 or I64 */
-    int32_t func[3];        /* enum ir_unary */
-    float alpha[3], beta[3], clip;
-    bool reverse, linear, coupled;
+    int32_t cell, way;                       /* enum ir_recurrent, enum ir_way */
+    int32_t dtype, lengths;                  /* lengths: I32 or I64 */
+    int32_t func[2 * KERNEL_CELL_FUNCTIONS]; /* enum ir_unary; the second half: of the way back */
+    float alpha[2 * KERNEL_CELL_FUNCTIONS], beta[2 * KERNEL_CELL_FUNCTIONS], clip;
+    bool linear, coupled;
     int32_t steps, sequences, hidden;
 };
 

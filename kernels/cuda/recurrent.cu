@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One direction of a recurrent layer, with all of its steps in one launch.
+ * A recurrent layer, with all of its steps in one launch. Both directions of a layer share the
+ * launch if the device holds them side by side; else one follows the other.
  *
- * The grid is `groups` times `slices` blocks, all of which are resident. A group has some of the
- * sequences, in tiles of 8 (or 2) columns; a block of a group has `units` of the hidden units, and
- * keeps its rows of the matrix in shared memory for all steps, as far as they fit; the others it
- * reads through L2 each time. A step of a block: take the states of all units from the group's
- * other blocks, multiply (tensor cores for 16-bit types, fp32 otherwise), sum over the warps, which
- * share out the depth of the product, compute the gates of its own units, and publish their states.
+ * The grid of a direction is `groups` times `slices` blocks, and all blocks of a launch are
+ * resident. A group has some of the sequences, in tiles of 8 (or 2) columns; a block of a group has
+ * `units` of the hidden units, and keeps its rows of the matrix in shared memory for all steps, as
+ * far as they fit; the others it reads through L2 each time. A step of a block: take the states of
+ * all units from the group's other blocks, multiply (tensor cores for 16-bit types, fp32
+ * otherwise), sum over the warps, which share out the depth of the product, compute the gates of
+ * its own units, and publish their states.
  *
  * States travel in packets of 8 bytes, the value (fp32, or a pair of 16 bit) and the number of the
  * exchange. A reader asks until the number is the one that it waits for, so that no barrier stands
@@ -34,13 +36,51 @@ template <class T> constexpr int DEPTH = sizeof(T) == 4 ? 32 : 16;
 struct plan {
     struct kernel_recurrent how;
     struct kernel_recurrent_data data;
-    int32_t gates, phases; /* phases: exchanges a step */
+    int32_t directions, together, first; /* together: in one launch; first: of the launch */
+    int32_t gates, phases;               /* phases: exchanges a step */
     int32_t units, unit_bits, slices;
     int32_t columns, tiles, tiles_each, groups; /* tiles_each: of a group */
     int32_t rows, stride;                       /* of the block's part of the matrix; of sums */
     int32_t chunks, resident;                   /* resident: chunks that lie in shared memory */
     int32_t at_state, at_length, at_column, at_weights, shared; /* bytes in shared memory */
+    int64_t packets;                                            /* of a direction */
 };
+
+/* The direction of a block: all pointers are to what it has. */
+struct way {
+    kernel_recurrent_data data;
+    int direction;
+    bool back;
+};
+
+/* --- directions --- */
+
+template <class T> __device__ __forceinline__ const void *after(const void *from, int64_t elements)
+{
+    return from ? static_cast<const T *>(from) + elements : nullptr;
+}
+
+template <class T> __device__ __forceinline__ void *after(void *to, int64_t elements)
+{
+    return to ? static_cast<T *>(to) + elements : nullptr;
+}
+
+template <class T> __device__ __forceinline__ way way_of(const plan &p, int direction)
+{
+    int64_t hidden = p.how.hidden, width = p.gates * hidden, states = p.how.sequences * hidden;
+    way d = {p.data, direction, p.how.way == IR_WAY_BACK || direction > 0};
+    d.data.x = after<T>(p.data.x, direction * width);
+    d.data.r = after<T>(p.data.r, direction * width * hidden);
+    d.data.h0 = after<T>(p.data.h0, direction * states);
+    d.data.c0 = after<T>(p.data.c0, direction * states);
+    d.data.peephole = after<T>(p.data.peephole, direction * 3 * hidden);
+    d.data.bias = after<T>(p.data.bias, direction * hidden);
+    d.data.y = after<T>(p.data.y, direction * hidden);
+    d.data.h = after<T>(p.data.h, direction * states);
+    d.data.c = after<T>(p.data.c, direction * states);
+    d.data.workspace = after<uint64_t>(p.data.workspace, direction * p.packets);
+    return d;
+}
 
 /* --- packets --- */
 
@@ -100,20 +140,21 @@ __device__ __forceinline__ void packets_wait(const uint64_t *const (&from)[N], u
 
 /* The packets of a tile in the buffer of an exchange. */
 template <class T>
-__device__ __forceinline__ uint64_t *packets_of(const plan &p, uint32_t number, int tile)
+__device__ __forceinline__ uint64_t *packets_of(const plan &p, const way &d, uint32_t number,
+                                                int tile)
 {
     int packets = DEPTH<T> * p.columns / (sizeof(T) == 4 ? 1 : 2);
     int64_t at = (int64_t)((int)(number & 1) * p.tiles + tile) * p.chunks * packets;
-    return static_cast<uint64_t *>(p.data.workspace) + at;
+    return static_cast<uint64_t *>(d.data.workspace) + at;
 }
 
 /* Publishes one unit's state of one column; 16-bit ones in pairs, for which all lanes of a warp
  * call together. Their packets lie in the order of the product's fragments. */
 template <class T>
-__device__ __forceinline__ void publish(const plan &p, uint32_t number, int tile, int unit,
-                                        int column, bool valid, float value)
+__device__ __forceinline__ void publish(const plan &p, const way &d, uint32_t number, int tile,
+                                        int unit, int column, bool valid, float value)
 {
-    uint64_t *to = packets_of<T>(p, number, tile), high = (uint64_t)number << 32;
+    uint64_t *to = packets_of<T>(p, d, number, tile), high = (uint64_t)number << 32;
     if constexpr (sizeof(T) == 4) {
         if (valid)
             packet_store(to + (int64_t)unit * p.columns + column, high | __float_as_uint(value));
@@ -132,22 +173,23 @@ __device__ __forceinline__ void publish(const plan &p, uint32_t number, int tile
 /* --- the matrix --- */
 
 /* Element (row, k) of the block's part: rows are the units of the first gate, of the second .. */
-template <class T> __device__ __forceinline__ T matrix_at(const plan &p, int slice, int row, int k)
+template <class T>
+__device__ __forceinline__ T matrix_at(const plan &p, const way &d, int slice, int row, int k)
 {
     int gate = row >> p.unit_bits, unit = slice * p.units + (row & (p.units - 1));
     if (gate >= p.gates || unit >= p.how.hidden || k >= p.how.hidden)
         return number_from<T>(0.0f);
     return static_cast<const T *>(
-        p.data.r)[((int64_t)gate * p.how.hidden + unit) * p.how.hidden + k];
+        d.data.r)[((int64_t)gate * p.how.hidden + unit) * p.how.hidden + k];
 }
 
 /* Register i of the lane's fragment of rows 16 m .. 16 m + 15 in a chunk. */
 template <class T>
-__device__ __forceinline__ uint32_t matrix_pair(const plan &p, int slice, int m, int chunk,
-                                                int lane, int i)
+__device__ __forceinline__ uint32_t matrix_pair(const plan &p, const way &d, int slice, int m,
+                                                int chunk, int lane, int i)
 {
     int row = m * 16 + lane / 4 + i % 2 * 8, k = chunk * 16 + lane % 4 * 2 + i / 2 * 8;
-    T pair[2] = {matrix_at<T>(p, slice, row, k), matrix_at<T>(p, slice, row, k + 1)};
+    T pair[2] = {matrix_at<T>(p, d, slice, row, k), matrix_at<T>(p, d, slice, row, k + 1)};
     uint32_t bits;
     memcpy(&bits, pair, sizeof(bits));
     return bits;
@@ -155,19 +197,20 @@ __device__ __forceinline__ uint32_t matrix_pair(const plan &p, int slice, int m,
 
 /* Fragments in the order in which warps read them: [chunk][16 rows][lane][4]; fp32:
  * [chunk][k][row]. */
-template <class T> __device__ void matrix_load(const plan &p, int slice, char *memory)
+template <class T> __device__ void matrix_load(const plan &p, const way &d, int slice, char *memory)
 {
     uint32_t *to = reinterpret_cast<uint32_t *>(memory + p.at_weights);
     int words = p.resident * p.rows * DEPTH<T> * (int)sizeof(T) / 4;
+#pragma unroll 4
     for (int i = (int)threadIdx.x; i < words; i += THREADS) {
         if constexpr (sizeof(T) == 4) {
             /* Neighbouring threads read neighbours of a row of R. */
             int k = i % 32, row = i / 32 % p.rows, chunk = i / 32 / p.rows;
             to[(chunk * 32 + k) * p.rows + row] =
-                __float_as_uint(matrix_at<T>(p, slice, row, chunk * 32 + k));
+                __float_as_uint(matrix_at<T>(p, d, slice, row, chunk * 32 + k));
         } else {
             int lane = i / 4 % 32, m = i / 128 % (p.rows / 16), chunk = i / 128 / (p.rows / 16);
-            to[i] = matrix_pair<T>(p, slice, m, chunk, lane, i % 4);
+            to[i] = matrix_pair<T>(p, d, slice, m, chunk, lane, i % 4);
         }
     }
 }
@@ -175,13 +218,13 @@ template <class T> __device__ void matrix_load(const plan &p, int slice, char *m
 /* --- products: each warp has every WARPS-th chunk, and writes its sums [column][row] --- */
 
 template <class T, int M>
-__device__ __forceinline__ void multiply_16(const plan &p, int slice, int tile, uint32_t number,
-                                            const char *memory, float *sums)
+__device__ __forceinline__ void multiply_16(const plan &p, const way &d, int slice, int tile,
+                                            uint32_t number, const char *memory, float *sums)
 {
     int lane = (int)threadIdx.x % KERNEL_WARP, warp = (int)threadIdx.x / KERNEL_WARP;
     int g = lane / 4, t = lane % 4, n_m = p.rows / 16;
     bool live = tile * 8 + g < p.how.sequences;
-    const uint64_t *packets = packets_of<T>(p, number, tile);
+    const uint64_t *packets = packets_of<T>(p, d, number, tile);
     const uint4 *weights = reinterpret_cast<const uint4 *>(memory + p.at_weights);
     float acc[M][4] = {};
     for (int first = warp; first < p.chunks; first += WARPS * AHEAD) {
@@ -212,7 +255,7 @@ __device__ __forceinline__ void multiply_16(const plan &p, int slice, int tile, 
                 } else {
 #pragma unroll
                     for (int j = 0; j < 4; j++)
-                        a[j] = matrix_pair<T>(p, slice, m, chunk, lane, j);
+                        a[j] = matrix_pair<T>(p, d, slice, m, chunk, lane, j);
                 }
                 mma_m16n8k16(T(), acc[m], a, b[i]);
             }
@@ -227,12 +270,12 @@ __device__ __forceinline__ void multiply_16(const plan &p, int slice, int tile, 
 
 /* A lane has every 32nd row, M of them. */
 template <int M, int COLUMNS>
-__device__ __forceinline__ void multiply_32(const plan &p, int slice, int tile, uint32_t number,
-                                            char *memory, float *sums)
+__device__ __forceinline__ void multiply_32(const plan &p, const way &d, int slice, int tile,
+                                            uint32_t number, char *memory, float *sums)
 {
     constexpr int LOADS = COLUMNS / 2; /* of a lane */
     int lane = (int)threadIdx.x % KERNEL_WARP, warp = (int)threadIdx.x / KERNEL_WARP;
-    const uint64_t *packets = packets_of<float>(p, number, tile);
+    const uint64_t *packets = packets_of<float>(p, d, number, tile);
     const float *weights = reinterpret_cast<const float *>(memory + p.at_weights);
     float *state = reinterpret_cast<float *>(memory + p.at_column) + warp * 32 * COLUMNS;
     float acc[M][COLUMNS] = {};
@@ -263,7 +306,7 @@ __device__ __forceinline__ void multiply_32(const plan &p, int slice, int tile, 
                 if (row >= p.rows)
                     break;
                 float w = chunk < p.resident ? weights[(chunk * 32 + k) * p.rows + row]
-                                             : matrix_at<float>(p, slice, row, chunk * 32 + k);
+                                             : matrix_at<float>(p, d, slice, row, chunk * 32 + k);
 #pragma unroll
                 for (int c = 0; c < COLUMNS; c++)
                     acc[m][c] += w * h.v[c];
@@ -287,9 +330,11 @@ struct element {
     float peephole[3], bias;
 };
 
-/* What a thread carries from one phase of a step to the next. */
-struct step_values {
-    float x[GATES], z;
+/* What a thread carries from one phase of a step to the next. The inputs are on their way while the
+ * block multiplies, so they are not looked at, not even converted, before it is done. */
+template <class T> struct step_values {
+    T x[GATES];
+    float z;
 };
 
 __device__ __forceinline__ float load_or_zero(const plan &p, const void *from, int64_t i)
@@ -297,7 +342,7 @@ __device__ __forceinline__ float load_or_zero(const plan &p, const void *from, i
     return from ? number_load(p.how.dtype, from, i) : 0.0f;
 }
 
-__device__ __forceinline__ element element_of(const plan &p, int slice)
+__device__ __forceinline__ element element_of(const plan &p, const way &d, int slice)
 {
     element e = {};
     e.row = (int)threadIdx.x & (p.units - 1);
@@ -305,8 +350,8 @@ __device__ __forceinline__ element element_of(const plan &p, int slice)
     e.unit = slice * p.units + e.row;
     e.real = e.unit < p.how.hidden;
     for (int i = 0; i < 3 && e.real; i++)
-        e.peephole[i] = load_or_zero(p, p.data.peephole, (int64_t)i * p.how.hidden + e.unit);
-    e.bias = e.real ? load_or_zero(p, p.data.bias, e.unit) : 0.0f;
+        e.peephole[i] = load_or_zero(p, d.data.peephole, (int64_t)i * p.how.hidden + e.unit);
+    e.bias = e.real ? load_or_zero(p, d.data.bias, e.unit) : 0.0f;
     return e;
 }
 
@@ -335,16 +380,17 @@ __device__ __noinline__ float call_rare(int func, float a, float b, float x)
 }
 
 /* Function `f` of the cell; the third one of an LSTM takes the cell state as it is. */
-__device__ __forceinline__ float call(const plan &p, int f, float x)
+__device__ __forceinline__ float call(const plan &p, const way &d, int f, float x)
 {
-    float clip = p.how.clip, a = p.how.alpha[f], b = p.how.beta[f];
+    int own = d.direction * KERNEL_CELL_FUNCTIONS + f, func = p.how.func[own];
+    float clip = p.how.clip, a = p.how.alpha[own], b = p.how.beta[own];
     if (clip > 0 && f < 2)
         x = math_clip(x, -clip, clip);
-    if (p.how.func[f] == IR_UNARY_SIGMOID)
+    if (func == IR_UNARY_SIGMOID)
         return math_sigmoid(x);
-    if (p.how.func[f] == IR_UNARY_TANH)
+    if (func == IR_UNARY_TANH)
         return a * tanhf(b * x);
-    return call_rare(p.how.func[f], a, b, x);
+    return call_rare(func, a, b, x);
 }
 
 /* Sums the product of one gate over the warps. */
@@ -359,46 +405,52 @@ __device__ __forceinline__ float summed(const plan &p, const element &e, const f
     return sum;
 }
 
-__device__ __forceinline__ void close_lstm(const plan &p, const element &e, const float *sums,
-                                           const step_values &v, float *h, float *c)
+template <class T>
+__device__ __forceinline__ void close_lstm(const plan &p, const way &d, const element &e,
+                                           const float *sums, const step_values<T> &v, float *h,
+                                           float *c)
 {
     float was = *c;
-    float i = call(p, 0, summed(p, e, sums, 0) + v.x[0] + e.peephole[0] * was);
+    float i = call(p, d, 0, summed(p, e, sums, 0) + number_float(v.x[0]) + e.peephole[0] * was);
     float f = 1 - i;
     if (!p.how.coupled)
-        f = call(p, 0, summed(p, e, sums, 2) + v.x[2] + e.peephole[2] * was);
-    float now = f * was + i * call(p, 1, summed(p, e, sums, 3) + v.x[3]);
-    float o = call(p, 0, summed(p, e, sums, 1) + v.x[1] + e.peephole[1] * now);
+        f = call(p, d, 0, summed(p, e, sums, 2) + number_float(v.x[2]) + e.peephole[2] * was);
+    float now = f * was + i * call(p, d, 1, summed(p, e, sums, 3) + number_float(v.x[3]));
+    float o = call(p, d, 0, summed(p, e, sums, 1) + number_float(v.x[1]) + e.peephole[1] * now);
     *c = now;
-    *h = o * call(p, 2, now);
+    *h = o * call(p, d, 2, now);
 }
 
 /* Returns what is published: r * h before the second phase, then h. */
-__device__ __forceinline__ float close_gru(const plan &p, const element &e, const float *sums,
-                                           int phase, step_values &v, float *h)
+template <class T>
+__device__ __forceinline__ float close_gru(const plan &p, const way &d, const element &e,
+                                           const float *sums, int phase, step_values<T> &v,
+                                           float *h)
 {
     float inner;
     if (phase == 0) {
-        v.z = call(p, 0, summed(p, e, sums, 0) + v.x[0]);
-        float r = call(p, 0, summed(p, e, sums, 1) + v.x[1]);
+        v.z = call(p, d, 0, summed(p, e, sums, 0) + number_float(v.x[0]));
+        float r = call(p, d, 0, summed(p, e, sums, 1) + number_float(v.x[1]));
         if (p.phases == 2)
             return r * *h;
-        inner = v.x[2] + r * (summed(p, e, sums, 2) + e.bias);
+        inner = number_float(v.x[2]) + r * (summed(p, e, sums, 2) + e.bias);
     } else {
-        inner = summed(p, e, sums, 2) + v.x[2];
+        inner = summed(p, e, sums, 2) + number_float(v.x[2]);
     }
-    return *h = (1 - v.z) * call(p, 1, inner) + v.z * *h;
+    return *h = (1 - v.z) * call(p, d, 1, inner) + v.z * *h;
 }
 
-__device__ __forceinline__ float close_cell(const plan &p, const element &e, const float *sums,
-                                            int phase, step_values &v, float *h, float *c)
+template <class T>
+__device__ __forceinline__ float close_cell(const plan &p, const way &d, const element &e,
+                                            const float *sums, int phase, step_values<T> &v,
+                                            float *h, float *c)
 {
     if (p.how.cell == IR_RECURRENT_GRU)
-        return close_gru(p, e, sums, phase, v, h);
+        return close_gru(p, d, e, sums, phase, v, h);
     if (p.how.cell == IR_RECURRENT_LSTM)
-        close_lstm(p, e, sums, v, h, c);
+        close_lstm(p, d, e, sums, v, h, c);
     else
-        *h = call(p, 0, summed(p, e, sums, 0) + v.x[0]);
+        *h = call(p, d, 0, summed(p, e, sums, 0) + number_float(v.x[0]));
     return *h;
 }
 
@@ -418,50 +470,52 @@ __device__ __forceinline__ block_memory memory_of(const plan &p, char *memory)
 }
 
 /* Reads the lengths of the group's sequences; one out of range raises *bad and counts as 0. */
-__device__ void read_lengths(const plan &p, int tile, int end, int32_t *length)
+__device__ void read_lengths(const plan &p, const way &d, int tile, int end, int32_t *length)
 {
     int n = (end - tile) * p.columns, first = tile * p.columns;
     for (int i = (int)threadIdx.x; i < n; i += THREADS) {
         int64_t steps = first + i < p.how.sequences ? p.how.steps : 0;
-        if (p.data.lengths && steps)
+        if (d.data.lengths && steps)
             steps = p.how.lengths == DTYPE_I64
-                        ? static_cast<const int64_t *>(p.data.lengths)[first + i]
-                        : static_cast<const int32_t *>(p.data.lengths)[first + i];
+                        ? static_cast<const int64_t *>(d.data.lengths)[first + i]
+                        : static_cast<const int32_t *>(d.data.lengths)[first + i];
         if (steps < 0 || steps > p.how.steps) {
             steps = 0;
-            if (p.data.bad)
-                *p.data.bad = KERNEL_BAD_LENGTH;
+            if (d.data.bad)
+                *d.data.bad = KERNEL_BAD_LENGTH;
         }
         length[i] = (int32_t)steps;
     }
 }
 
 template <class T>
-__device__ void begin_states(const plan &p, const element &e, int tile, int end, block_memory m)
+__device__ void begin_states(const plan &p, const way &d, const element &e, int tile, int end,
+                             block_memory m)
 {
     for (int at = (int)threadIdx.x; tile < end; tile++, at += p.units * p.columns) {
         int n = tile * p.columns + e.column;
         bool valid = e.real && n < p.how.sequences;
         int64_t i = (int64_t)n * p.how.hidden + e.unit;
-        m.h[at] = valid ? load_or_zero(p, p.data.h0, i) : 0.0f;
-        m.c[at] = valid ? load_or_zero(p, p.data.c0, i) : 0.0f;
-        publish<T>(p, 1, tile, e.unit, e.column, valid, m.h[at]);
+        m.h[at] = valid ? load_or_zero(p, d.data.h0, i) : 0.0f;
+        m.c[at] = valid ? load_or_zero(p, d.data.c0, i) : 0.0f;
+        publish<T>(p, d, 1, tile, e.unit, e.column, valid, m.h[at]);
     }
 }
 
 template <class T>
-__device__ void end_states(const plan &p, const element &e, int tile, int end, int steps,
-                           block_memory m)
+__device__ void end_states(const plan &p, const way &d, const element &e, int tile, int end,
+                           int steps, block_memory m)
 {
-    T *y = static_cast<T *>(p.data.y), *h = static_cast<T *>(p.data.h);
-    T *c = static_cast<T *>(p.data.c);
+    T *y = static_cast<T *>(d.data.y), *h = static_cast<T *>(d.data.h);
+    T *c = static_cast<T *>(d.data.c);
     for (int at = (int)threadIdx.x; tile < end; tile++, at += p.units * p.columns) {
         int n = tile * p.columns + e.column;
         if (!e.real || n >= p.how.sequences)
             continue;
         int64_t i = (int64_t)n * p.how.hidden + e.unit;
         for (int64_t step = steps; step < p.how.steps; step++)
-            y[step * p.how.sequences * p.how.hidden + i] = number_from<T>(0.0f);
+            y[(step * p.how.sequences + n) * p.directions * p.how.hidden + e.unit] =
+                number_from<T>(0.0f);
         h[i] = number_from<T>(m.h[at]);
         if (c)
             c[i] = number_from<T>(m.c[at]);
@@ -470,51 +524,54 @@ __device__ void end_states(const plan &p, const element &e, int tile, int end, i
 
 /* A thread's part of a step that all warps have multiplied for. */
 template <class T>
-__device__ __forceinline__ void close_step(const plan &p, const element &e, int tile, int at,
-                                           int step, int phase, uint32_t number, const float *sums,
-                                           int length, step_values &v, block_memory m)
+__device__ __forceinline__ void close_step(const plan &p, const way &d, const element &e, int tile,
+                                           int at, int step, int phase, uint32_t number,
+                                           const float *sums, int length, step_values<T> &v,
+                                           block_memory m)
 {
     int n = tile * p.columns + e.column;
     bool valid = e.real && n < p.how.sequences;
     float out = m.h[at];
     if (valid && step < length)
-        out = close_cell(p, e, sums, phase, v, &m.h[at], &m.c[at]);
-    publish<T>(p, number + 1, tile, e.unit, e.column, valid, out);
+        out = close_cell(p, d, e, sums, phase, v, &m.h[at], &m.c[at]);
+    publish<T>(p, d, number + 1, tile, e.unit, e.column, valid, out);
     if (!valid || phase + 1 < p.phases)
         return;
-    int position = step < length && p.how.reverse ? length - 1 - step : step;
-    static_cast<T *>(p.data.y)[((int64_t)position * p.how.sequences + n) * p.how.hidden + e.unit] =
+    int position = step < length && d.back ? length - 1 - step : step;
+    int64_t row = ((int64_t)position * p.how.sequences + n) * p.directions;
+    static_cast<T *>(d.data.y)[row * p.how.hidden + e.unit] =
         number_from<T>(step < length ? out : 0.0f);
 }
 
 template <class T>
-__device__ __forceinline__ void read_inputs(const plan &p, const element &e, int tile, int step,
-                                            int length, step_values &v)
+__device__ __forceinline__ void read_inputs(const plan &p, const way &d, const element &e, int tile,
+                                            int step, int length, step_values<T> &v)
 {
     if (!e.real || step >= length)
         return;
-    int position = p.how.reverse ? length - 1 - step : step;
+    int position = d.back ? length - 1 - step : step;
     int64_t row = (int64_t)position * p.how.sequences + tile * p.columns + e.column;
+    row *= p.directions;
 #pragma unroll
     for (int g = 0; g < GATES; g++)
         if (g < p.gates)
-            v.x[g] = number_float(
-                static_cast<const T *>(p.data.x)[(row * p.gates + g) * p.how.hidden + e.unit]);
+            v.x[g] = static_cast<const T *>(d.data.x)[(row * p.gates + g) * p.how.hidden + e.unit];
 }
 
 template <class T, int M, int COLUMNS>
 __global__ void __launch_bounds__(THREADS, 1) recurrent_kernel(const __grid_constant__ plan p)
 {
     KERNEL_SHARED(char, memory);
-    int slice = (int)blockIdx.x % p.slices, group = (int)blockIdx.x / p.slices;
+    int slice = (int)blockIdx.x % p.slices, group = (int)blockIdx.x / p.slices % p.groups;
+    way d = way_of<T>(p, p.first + (int)blockIdx.x / (p.slices * p.groups));
     int first = group * p.tiles_each, end = min(first + p.tiles_each, p.tiles), steps = 0;
     bool mine = (int)threadIdx.x < p.units * COLUMNS; /* of one type within a warp, if 16 bit */
     block_memory m = memory_of(p, memory);
-    element e = element_of(p, slice);
+    element e = element_of(p, d, slice);
     if (mine)
-        begin_states<T>(p, e, first, end, m);
-    read_lengths(p, first, end, m.length);
-    matrix_load<T>(p, slice, memory);
+        begin_states<T>(p, d, e, first, end, m);
+    read_lengths(p, d, first, end, m.length);
+    matrix_load<T>(p, d, slice, memory);
     __syncthreads();
     for (int i = 0; i < (end - first) * COLUMNS; i++)
         steps = max(steps, (int)m.length[i]);
@@ -523,24 +580,25 @@ __global__ void __launch_bounds__(THREADS, 1) recurrent_kernel(const __grid_cons
     for (int step = 0; step < steps; step++, number += (uint32_t)p.phases)
         for (int tile = first; tile < end; tile++) {
             int length = mine ? m.length[(tile - first) * COLUMNS + e.column] : 0;
-            step_values v;
+            step_values<T> v;
             if (mine)
-                read_inputs<T>(p, e, tile, step, length, v);
+                read_inputs<T>(p, d, e, tile, step, length, v);
             for (int phase = 0; phase < p.phases; phase++, turn ^= 1) {
                 /* The sums of the pass before may still be read: there are two sets of them. */
                 float *sums = reinterpret_cast<float *>(memory) + turn * WARPS * COLUMNS * p.stride;
                 if constexpr (sizeof(T) == 4)
-                    multiply_32<M, COLUMNS>(p, slice, tile, number + phase, memory, sums);
+                    multiply_32<M, COLUMNS>(p, d, slice, tile, number + phase, memory, sums);
                 else
-                    multiply_16<T, M>(p, slice, tile, number + phase, memory, sums);
+                    multiply_16<T, M>(p, d, slice, tile, number + phase, memory, sums);
                 __syncthreads();
                 if (mine)
-                    close_step<T>(p, e, tile, (tile - first) * p.units * COLUMNS + (int)threadIdx.x,
-                                  step, phase, number + phase, sums, length, v, m);
+                    close_step<T>(p, d, e, tile,
+                                  (tile - first) * p.units * COLUMNS + (int)threadIdx.x, step,
+                                  phase, number + phase, sums, length, v, m);
             }
         }
     if (mine)
-        end_states<T>(p, e, first, end, steps, m);
+        end_states<T>(p, d, e, first, end, steps, m);
 }
 
 __global__ void __launch_bounds__(THREADS) clear_packets(uint4 *packets, uint32_t n)
@@ -577,14 +635,16 @@ bool plan_memory(plan *p)
     return room >= 0;
 }
 
-/* Fills in the plan for blocks of so many units. */
+/* Fills in the plan for blocks of so many units, and so many directions in a launch. */
 bool plan_make(const struct kernel_call *call, const struct kernel_recurrent *how, int unit_bits,
-               plan *p)
+               int together, plan *p)
 {
-    int64_t blocks = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int64_t blocks = (call->multiprocessors > 0 ? call->multiprocessors : 132) / together;
     bool wide = how->dtype == DTYPE_F32, gru = how->cell == IR_RECURRENT_GRU;
     *p = plan();
     p->how = *how;
+    p->directions = ir_way_directions((enum ir_way)how->way);
+    p->together = together;
     p->gates = how->cell == IR_RECURRENT_LSTM ? 4 : gru ? 3 : 1;
     p->phases = gru && !how->linear ? 2 : 1;
     p->unit_bits = unit_bits;
@@ -599,6 +659,7 @@ bool plan_make(const struct kernel_call *call, const struct kernel_recurrent *ho
     p->rows = up_to((int64_t)p->gates * p->units, wide ? 32 : 16);
     p->stride = p->rows + 4; /* so that lanes write to different banks */
     p->chunks = (int32_t)kernel_ceil_div(how->hidden, wide ? 32 : 16);
+    p->packets = (int64_t)2 * p->chunks * p->tiles * p->columns * (wide ? 32 : 8);
     return plan_memory(p);
 }
 
@@ -612,7 +673,7 @@ int64_t plan_cost(const plan *p)
     if (wide)
         work += (int64_t)p->rows * p->chunks * 32 * p->columns / 128;
     int64_t all = work * p->tiles_each;
-    return all > 1200 + work ? all : 1200 + work;
+    return (all > 1200 + work ? all : 1200 + work) * (p->directions / p->together);
 }
 
 bool plan_choose(const struct kernel_call *call, const struct kernel_recurrent *how, plan *best)
@@ -622,26 +683,32 @@ bool plan_choose(const struct kernel_call *call, const struct kernel_recurrent *
     if (how->steps < 1 || how->sequences < 1 || how->hidden < 1 || how->steps >= 1 << 30 ||
         how->hidden > 1 << 20 || how->sequences > 1 << 20)
         return false;
-    for (int bits = 3; bits <= 5; bits++)
-        if ((call->variant == 0 || call->variant == 1 << bits) && plan_make(call, how, bits, &p) &&
-            (!found || plan_cost(&p) < plan_cost(best))) {
-            found = true;
-            *best = p;
-        }
+    for (int together = ir_way_directions((enum ir_way)how->way); together > 0; together--)
+        for (int bits = 3; bits <= 5; bits++)
+            if ((call->variant == 0 || call->variant == 1 << bits) &&
+                plan_make(call, how, bits, together, &p) &&
+                (!found || plan_cost(&p) < plan_cost(best))) {
+                found = true;
+                *best = p;
+            }
     return found;
 }
 
 int64_t packet_bytes(const plan *p)
 {
-    int64_t k = (int64_t)p->chunks * (p->how.dtype == DTYPE_F32 ? 32 : 16);
-    return 2 * k * p->tiles * p->columns * (p->how.dtype == DTYPE_F32 ? 8 : 4);
+    return p->directions * p->packets * (int64_t)sizeof(uint64_t);
 }
 
 template <class T, int M, int COLUMNS>
 cudaError_t launch_kernel(const struct kernel_call *call, const plan &p)
 {
-    return kernel_launch_together(recurrent_kernel<T, M, COLUMNS>, (unsigned)(p.slices * p.groups),
-                                  THREADS, (size_t)p.shared, call, p);
+    cudaError_t code = cudaSuccess;
+    plan part = p;
+    for (; part.first < p.directions && code == cudaSuccess; part.first += p.together)
+        code = kernel_launch_together(recurrent_kernel<T, M, COLUMNS>,
+                                      (unsigned)(p.slices * p.groups * p.together), THREADS,
+                                      (size_t)p.shared, call, part);
+    return code;
 }
 
 template <class T> cudaError_t launch_16(const struct kernel_call *call, const plan &p)

@@ -747,5 +747,6 @@ const struct case_sized case_sizes[] = {
     {"attention decode 32/8x1024x128", sized_decode, 4 * 32 * 1024 * 128},
     {"lstm 64 steps 256", sized_lstm_256, 0},
     {"lstm 64 steps 512", sized_lstm_512, 0},
+    {"lstm 64 steps 512, both ways", sized_lstm_512_both, 0},
     {0},
 };

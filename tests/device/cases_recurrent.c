@@ -19,11 +19,13 @@ static uint32_t add_lengths(struct ir_graph *g, uint64_t *random, int64_t sequen
     return data ? ir_constant_add(g, "lengths", DTYPE_I64, &shape, data) : IR_NONE;
 }
 
+/* Of both directions; `usual` is about the first. */
 static bool set_functions(struct ir_graph *g, uint64_t *random, uint32_t node, int64_t cell,
-                          bool usual)
+                          bool usual, enum ir_way way)
 {
-    int64_t funcs[3] = {IR_UNARY_SIGMOID, IR_UNARY_TANH, IR_UNARY_TANH};
-    float alphas[3] = {0, 1, 1}, betas[3] = {0, 1, 1};
+    int64_t funcs[6] = {IR_UNARY_SIGMOID, IR_UNARY_TANH, IR_UNARY_TANH};
+    float alphas[6] = {0, 1, 1}, betas[6] = {0, 1, 1};
+    uint32_t n = functions_of[cell], all = n * (uint32_t)ir_way_directions(way);
     if (cell == IR_RECURRENT_RNN) {
         funcs[0] = IR_UNARY_TANH;
         alphas[0] = betas[0] = 1;
@@ -35,10 +37,16 @@ static bool set_functions(struct ir_graph *g, uint64_t *random, uint32_t node, i
         funcs[1] = PICK(random, IR_UNARY_SOFTSIGN, IR_UNARY_TANH, IR_UNARY_ELU);
         alphas[1] = 0.75F;
     }
+    for (uint32_t i = n; i < all; i++) { /* its own, so that an exchange of them is seen */
+        funcs[i] = i == n ? IR_UNARY_HARD_SIGMOID : IR_UNARY_TANH;
+        alphas[i] = i == n ? 0.25F : 0.5F;
+        betas[i] = i == n ? 0.5F : 1;
+    }
     return ir_attr_set_int(g, node, IR_ATTR_FUNC, cell) &&
-           ir_attr_set_ints(g, node, IR_ATTR_FUNCS, functions_of[cell], funcs) &&
-           ir_attr_set_floats(g, node, IR_ATTR_ALPHAS, functions_of[cell], alphas) &&
-           ir_attr_set_floats(g, node, IR_ATTR_BETAS, functions_of[cell], betas);
+           ir_attr_set_int(g, node, IR_ATTR_REVERSE, way) &&
+           ir_attr_set_ints(g, node, IR_ATTR_FUNCS, all, funcs) &&
+           ir_attr_set_floats(g, node, IR_ATTR_ALPHAS, all, alphas) &&
+           ir_attr_set_floats(g, node, IR_ATTR_BETAS, all, betas);
 }
 
 bool make_recurrent(struct ir_graph *g, uint64_t *random)
@@ -52,44 +60,50 @@ bool make_recurrent(struct ir_graph *g, uint64_t *random)
         steps = MIN(steps, 2);
         n = 1;
     }
-    int64_t width = gates_of[cell] * h;
+    enum ir_way way = (enum ir_way)PICK(random, IR_WAY_AHEAD, IR_WAY_BACK, IR_WAY_BOTH);
+    int64_t ways = ir_way_directions(way), width = ways * gates_of[cell] * h;
     bool lstm = cell == IR_RECURRENT_LSTM, gru = cell == IR_RECURRENT_GRU;
     bool linear = gru && chance(random, 60);
-    uint32_t in[7] = {add_input(g, DTYPE_F32, DIMS(steps, n, width)),
-                      add_constant(g, random, DIMS(width, h), 1 / sqrt((double)h)),
-                      chance(random, 40) ? add_lengths(g, random, n, steps) : IR_NONE,
-                      chance(random, 50) ? add_input(g, DTYPE_F32, DIMS(n, h)) : IR_NONE,
-                      lstm && chance(random, 50) ? add_input(g, DTYPE_F32, DIMS(n, h)) : IR_NONE,
-                      lstm && chance(random, 40) ? add_constant(g, random, DIMS(3 * h), 1)
-                                                 : IR_NONE,
-                      linear ? add_constant(g, random, DIMS(h), 1) : IR_NONE};
+    uint32_t in[7] = {
+        add_input(g, DTYPE_F32, DIMS(steps, n, width)),
+        add_constant(g, random, DIMS(width, h), 1 / sqrt((double)h)),
+        chance(random, 40) ? add_lengths(g, random, n, steps) : IR_NONE,
+        chance(random, 50) ? add_input(g, DTYPE_F32, DIMS(ways * n, h)) : IR_NONE,
+        lstm && chance(random, 50) ? add_input(g, DTYPE_F32, DIMS(ways * n, h)) : IR_NONE,
+        lstm && chance(random, 40) ? add_constant(g, random, DIMS(ways * 3 * h), 1) : IR_NONE,
+        linear ? add_constant(g, random, DIMS(ways * h), 1) : IR_NONE};
     uint32_t n_in = ARRAY_LEN(in);
     while (in[n_in - 1] == IR_NONE)
         n_in--;
     uint32_t node = ir_node_add(g, IR_OP_RECURRENT, "recurrent", n_in, in);
-    return node != IR_NONE && set_functions(g, random, node, cell, chance(random, 70)) &&
-           ir_attr_set_int(g, node, IR_ATTR_REVERSE, chance(random, 50)) &&
+    return node != IR_NONE && set_functions(g, random, node, cell, chance(random, 70), way) &&
            ir_attr_set_float(g, node, IR_ATTR_CLIP, chance(random, 30) ? 0.75F : 0.0F) &&
            ir_attr_set_int(g, node, IR_ATTR_LINEAR, linear) &&
            ir_attr_set_int(g, node, IR_ATTR_COUPLED, lstm && chance(random, 20)) && finish(g, node);
 }
 
-static bool add_lstm(struct ir_graph *g, uint64_t *random, int64_t steps, int64_t sequences,
+static bool add_lstm(struct ir_graph *g, uint64_t *random, enum ir_way way, int64_t sequences,
                      int64_t hidden)
 {
-    uint32_t in[2] = {add_input(g, DTYPE_F32, DIMS(steps, sequences, 4 * hidden)),
-                      add_constant(g, random, DIMS(4 * hidden, hidden), 1 / sqrt((double)hidden))};
+    int64_t width = ir_way_directions(way) * 4 * hidden;
+    uint32_t in[2] = {add_input(g, DTYPE_F32, DIMS(64, sequences, width)),
+                      add_constant(g, random, DIMS(width, hidden), 1 / sqrt((double)hidden))};
     uint32_t node = ir_node_add(g, IR_OP_RECURRENT, "lstm", 2, in);
-    return node != IR_NONE && set_functions(g, random, node, IR_RECURRENT_LSTM, true) &&
+    return node != IR_NONE && set_functions(g, random, node, IR_RECURRENT_LSTM, true, way) &&
            finish(g, node);
 }
 
 bool sized_lstm_256(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
-    return add_lstm(g, random, 64, batch, 256);
+    return add_lstm(g, random, IR_WAY_AHEAD, batch, 256);
 }
 
 bool sized_lstm_512(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
-    return add_lstm(g, random, 64, batch, 512);
+    return add_lstm(g, random, IR_WAY_AHEAD, batch, 512);
+}
+
+bool sized_lstm_512_both(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return add_lstm(g, random, IR_WAY_BOTH, batch, 512);
 }

@@ -246,7 +246,7 @@ static bool try_bytes(const struct options *o, struct trial *trial, const struct
         fflush(stdout);
         status = graph ? trial_run(trial, &subject, graph, list.items[i], 0, &out, &why)
                        : STATUS_RESOURCE_EXHAUSTED;
-        judge(o, floats, kind, seed, list.items[i], status, &out, &why, tally);
+        judge(o, floats, kind, seed, asked, list.items[i], status, &out, &why, tally);
         go_on = !lost(&why, status);
         ir_graph_free(graph);
     }

@@ -162,5 +162,6 @@ bool make_dequantise(struct ir_graph *g, uint64_t *random);
 bool make_recurrent(struct ir_graph *g, uint64_t *random);
 bool sized_lstm_256(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_lstm_512(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_lstm_512_both(struct ir_graph *g, uint64_t *random, int64_t batch);
 
 #endif

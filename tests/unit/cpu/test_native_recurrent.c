@@ -20,7 +20,8 @@ static int32_t lengths[64];
 struct layer {
     enum ir_recurrent cell;
     int64_t steps, batch, hidden;
-    bool reverse, linear, coupled, states, peephole, bias, uneven, computed;
+    enum ir_way way;
+    bool linear, coupled, states, peephole, bias, uneven, computed;
     float clip;
 };
 
@@ -32,14 +33,19 @@ static uint32_t add(struct ir_graph *g, bool there, enum dtype dtype, struct sha
 static struct ir_graph *graph_of(const struct layer *l)
 {
     static const int64_t gates[] = {1, 4, 3},
-                         funcs[] = {IR_UNARY_SIGMOID, IR_UNARY_TANH, IR_UNARY_TANH};
-    static const float ones[] = {1, 1, 1};
+                         funcs[][6] = {
+                             {IR_UNARY_SIGMOID, IR_UNARY_TANH},
+                             {IR_UNARY_SIGMOID, IR_UNARY_TANH, IR_UNARY_TANH, IR_UNARY_SIGMOID,
+                              IR_UNARY_TANH, IR_UNARY_RELU},
+                             {IR_UNARY_SIGMOID, IR_UNARY_TANH, IR_UNARY_SIGMOID, IR_UNARY_RELU}};
+    static const float ones[] = {1, 1, 1, 1, 1, 1};
     static const uint32_t n_funcs[] = {1, 3, 2};
     struct ir_graph *g = ir_graph_new();
-    int64_t n = l->batch, h = l->hidden, width = gates[l->cell] * h;
+    int64_t d = ir_way_directions(l->way), n = l->batch, h = l->hidden;
+    int64_t width = d * gates[l->cell] * h;
     bool lstm = l->cell == IR_RECURRENT_LSTM;
     assert_non_null(g);
-    const struct shape matrix = {2, {width, h}}, state = {2, {n, h}};
+    const struct shape matrix = {2, {width, h}}, state = {2, {d * n, h}};
     const uint32_t in[INPUTS] = {
         add(g, true, DTYPE_F32, (struct shape){3, {l->steps, n, width}}),
         l->computed ? add(g, true, DTYPE_F32, matrix)
@@ -47,15 +53,16 @@ static struct ir_graph *graph_of(const struct layer *l)
         add(g, l->uneven, DTYPE_I32, (struct shape){1, {n}}),
         add(g, l->states, DTYPE_F32, state),
         add(g, l->states && lstm, DTYPE_F32, state),
-        add(g, l->peephole, DTYPE_F32, (struct shape){1, {3 * h}}),
-        add(g, l->bias, DTYPE_F32, (struct shape){1, {h}}),
+        add(g, l->peephole, DTYPE_F32, (struct shape){1, {d * 3 * h}}),
+        add(g, l->bias, DTYPE_F32, (struct shape){1, {d * h}}),
     };
     assert_int_equal(ir_node_add(g, IR_OP_RECURRENT, "layer", INPUTS, in), 0);
+    uint32_t n_all = (uint32_t)d * n_funcs[l->cell];
     assert_true(ir_attr_set_int(g, 0, IR_ATTR_FUNC, l->cell));
-    assert_true(ir_attr_set_ints(g, 0, IR_ATTR_FUNCS, n_funcs[l->cell], funcs));
-    assert_true(ir_attr_set_floats(g, 0, IR_ATTR_ALPHAS, n_funcs[l->cell], ones));
-    assert_true(ir_attr_set_floats(g, 0, IR_ATTR_BETAS, n_funcs[l->cell], ones));
-    assert_true(ir_attr_set_int(g, 0, IR_ATTR_REVERSE, l->reverse));
+    assert_true(ir_attr_set_ints(g, 0, IR_ATTR_FUNCS, n_all, funcs[l->cell]));
+    assert_true(ir_attr_set_floats(g, 0, IR_ATTR_ALPHAS, n_all, ones));
+    assert_true(ir_attr_set_floats(g, 0, IR_ATTR_BETAS, n_all, ones));
+    assert_true(ir_attr_set_int(g, 0, IR_ATTR_REVERSE, l->way));
     assert_true(ir_attr_set_int(g, 0, IR_ATTR_LINEAR, l->linear));
     assert_true(ir_attr_set_int(g, 0, IR_ATTR_COUPLED, l->coupled));
     assert_true(ir_attr_set_float(g, 0, IR_ATTR_CLIP, l->clip));
@@ -146,7 +153,7 @@ static void check(struct layer l)
         in[i] = operand(node, i);
     assert_int_equal(cpu_eval_node(NULL, v.graph, node, in, out, &err), STATUS_OK);
     assert_int_equal(native_candidates(THREADS, v.graph, node, run_one, &v, &err), STATUS_OK);
-    bool shared = l.batch > 1 || (l.hidden > 64 && l.hidden % 64 == 0);
+    bool shared = ir_way_directions(l.way) * l.batch > 1 || (l.hidden > 64 && l.hidden % 64 == 0);
     assert_int_equal(v.n, shared ? 2 : 1); /* by several threads, and by one */
     ir_graph_free(v.graph);
 }
@@ -161,21 +168,36 @@ static void check(struct layer l)
 static void test_cells(void **state UNUSED)
 {
     CHECK(IR_RECURRENT_RNN, 5, 3, 9, .states = true);
-    CHECK(IR_RECURRENT_RNN, 5, 3, 9, .reverse = true, .clip = 0.25F);
+    CHECK(IR_RECURRENT_RNN, 5, 3, 9, .way = IR_WAY_BACK, .clip = 0.25F);
     CHECK(IR_RECURRENT_LSTM, 5, 3, 9, .states = true, .peephole = true);
     CHECK(IR_RECURRENT_LSTM, 5, 3, 9, .coupled = true, .peephole = true, .clip = 0.5F);
-    CHECK(IR_RECURRENT_LSTM, 5, 3, 9, .reverse = true);
+    CHECK(IR_RECURRENT_LSTM, 5, 3, 9, .way = IR_WAY_BACK);
     CHECK(IR_RECURRENT_GRU, 5, 3, 9, .states = true);
     CHECK(IR_RECURRENT_GRU, 5, 3, 9, .linear = true);
-    CHECK(IR_RECURRENT_GRU, 5, 3, 9, .linear = true, .bias = true, .reverse = true, .clip = 0.5F);
+    CHECK(IR_RECURRENT_GRU, 5, 3, 9, .linear = true, .bias = true, .way = IR_WAY_BACK,
+          .clip = 0.5F);
 }
 
 static void test_lengths(void **state UNUSED)
 {
     CHECK(IR_RECURRENT_RNN, 4, 6, 5, .uneven = true, .states = true);
-    CHECK(IR_RECURRENT_LSTM, 4, 6, 5, .uneven = true, .reverse = true, .states = true);
+    CHECK(IR_RECURRENT_LSTM, 4, 6, 5, .uneven = true, .way = IR_WAY_BACK, .states = true);
     CHECK(IR_RECURRENT_GRU, 4, 6, 5, .uneven = true, .linear = true, .bias = true);
-    CHECK(IR_RECURRENT_GRU, 4, 6, 5, .uneven = true, .reverse = true, .states = true);
+    CHECK(IR_RECURRENT_GRU, 4, 6, 5, .uneven = true, .way = IR_WAY_BACK, .states = true);
+}
+
+static void test_both_ways(void **state UNUSED)
+{
+    CHECK(IR_RECURRENT_RNN, 5, 3, 9, .way = IR_WAY_BOTH, .states = true, .clip = 0.25F);
+    CHECK(IR_RECURRENT_LSTM, 5, 3, 9, .way = IR_WAY_BOTH, .states = true, .peephole = true);
+    CHECK(IR_RECURRENT_LSTM, 5, 1, 20, .way = IR_WAY_BOTH, .computed = true);
+    CHECK(IR_RECURRENT_LSTM, 4, 6, 5, .way = IR_WAY_BOTH, .uneven = true, .states = true);
+    CHECK(IR_RECURRENT_LSTM, 4, 1, 128, .way = IR_WAY_BOTH, .peephole = true, .states = true);
+    CHECK(IR_RECURRENT_GRU, 5, 2, 9, .way = IR_WAY_BOTH, .states = true);
+    CHECK(IR_RECURRENT_GRU, 4, 6, 5, .way = IR_WAY_BOTH, .uneven = true, .linear = true,
+          .bias = true);
+    CHECK(IR_RECURRENT_GRU, 4, 1, 128, .way = IR_WAY_BOTH, .linear = true, .bias = true,
+          .computed = true);
 }
 
 /* Hidden sizes around panels, numbers of sequences around tiles and threads. */
@@ -196,14 +218,15 @@ static void test_panels(void **state UNUSED)
 {
     for (int64_t hidden = 128; hidden <= 256; hidden += 64) {
         CHECK(IR_RECURRENT_RNN, 7, 1, hidden, .states = true, .clip = 0.5F);
-        CHECK(IR_RECURRENT_LSTM, 7, 1, hidden, .states = true, .peephole = true, .reverse = true);
+        CHECK(IR_RECURRENT_LSTM, 7, 1, hidden, .states = true, .peephole = true,
+              .way = IR_WAY_BACK);
         CHECK(IR_RECURRENT_LSTM, 3, 1, hidden, .coupled = true, .peephole = true);
         CHECK(IR_RECURRENT_GRU, 7, 1, hidden, .states = true);
         CHECK(IR_RECURRENT_GRU, 7, 1, hidden, .linear = true);
-        CHECK(IR_RECURRENT_GRU, 7, 1, hidden, .linear = true, .bias = true, .reverse = true);
+        CHECK(IR_RECURRENT_GRU, 7, 1, hidden, .linear = true, .bias = true, .way = IR_WAY_BACK);
     }
     CHECK(IR_RECURRENT_LSTM, 5, 5, 256, .states = true, .peephole = true); /* a large matrix */
-    CHECK(IR_RECURRENT_LSTM, 5, 6, 256, .uneven = true, .reverse = true, .states = true);
+    CHECK(IR_RECURRENT_LSTM, 5, 6, 256, .uneven = true, .way = IR_WAY_BACK, .states = true);
     CHECK(IR_RECURRENT_LSTM, 5, 4, 256, .computed = true);
 }
 
@@ -277,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cells),
         cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_both_ways),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_panels),
         cmocka_unit_test(test_wrong_lengths_are_refused),

@@ -133,7 +133,7 @@ static struct ref_recurrent functions_of(const struct layer *l)
                                 .alphas = {1, 1, 1},
                                 .betas = {1, 1, 1},
                                 .clip = l->clip,
-                                .reverse = l->reverse,
+                                .way = l->reverse ? IR_WAY_BACK : IR_WAY_AHEAD,
                                 .linear = l->linear,
                                 .coupled = l->coupled};
     if (l->cell == IR_RECURRENT_RNN)
@@ -167,7 +167,7 @@ static void check(struct layer l)
     how.y = &y;
     how.h_last = &h;
     how.c_last = lstm ? &c : NULL;
-    assert_true(ref_recurrent_scratch(&x.shape, l.cell) <= sizeof(scratch));
+    assert_true(ref_recurrent_scratch(&x.shape, l.cell, how.way) <= sizeof(scratch));
     assert_int_equal(ref_recurrent(&how, scratch, NULL), STATUS_OK);
     assert_floats(ys, want_y, (size_t)(l.steps * l.batch * l.hidden), 1e-6);
     assert_floats(hs, want_h, (size_t)(l.batch * l.hidden), 1e-6);
@@ -207,6 +207,82 @@ static void test_gru(void **state UNUSED)
     CHECK(IR_RECURRENT_GRU, STEPS, BATCH, HIDDEN, .linear = true, .bias = true, .reverse = true,
           .lengths = uneven);
     CHECK(IR_RECURRENT_GRU, STEPS, BATCH, HIDDEN, .clip = 0.25);
+}
+
+/* Part d of two, `each` floats long, of each of `n` neighbours. */
+static void pick(const float *from, int64_t n, int64_t each, int64_t d, float *to)
+{
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + i * each, from + (2 * i + d) * each, (size_t)each * sizeof(*to));
+}
+
+static struct ref_recurrent both_ways(bool gru)
+{
+    struct ref_recurrent how = {.cell = gru ? IR_RECURRENT_GRU : IR_RECURRENT_LSTM,
+                                .way = IR_WAY_BOTH,
+                                .linear = gru,
+                                .funcs = {IR_UNARY_SIGMOID, IR_UNARY_TANH, IR_UNARY_TANH,
+                                          IR_UNARY_SIGMOID, IR_UNARY_SOFTSIGN, IR_UNARY_TANH},
+                                .alphas = {1, 1, 1, 1, 1, 1},
+                                .betas = {1, 1, 1, 1, 1, 1}};
+    if (gru) {
+        how.funcs[2] = IR_UNARY_SIGMOID;
+        how.funcs[3] = IR_UNARY_SOFTSIGN;
+    }
+    return how;
+}
+
+/* Both ways give what each gives by itself. */
+static void check_both_ways(bool gru)
+{
+    enum { N = BATCH, H = HIDDEN };
+    static float x1[ROOM], y1[ROOM], h1[ROOM], c1[ROOM], part[ROOM];
+    int64_t width = (gru ? 3 : 4) * H, n_funcs = gru ? 2 : 3;
+    struct tensor_view x = VIEW(DTYPE_F32, xs, STEPS, N, 2 * width);
+    struct tensor_view r = VIEW(DTYPE_F32, rs, 2 * width, H), h0 = VIEW(DTYPE_F32, h0s, 2 * N, H);
+    struct tensor_view c0 = VIEW(DTYPE_F32, c0s, 2 * N, H), p = VIEW(DTYPE_F32, ps, 2 * 3 * H);
+    struct tensor_view b = VIEW(DTYPE_F32, bs, 2 * H);
+    struct tensor_view lengths = VIEW(DTYPE_I32, (void *)(uintptr_t)uneven, N);
+    struct tensor_view y = POISONED(DTYPE_F32, ys, STEPS, N, 2 * H);
+    struct tensor_view h = POISONED(DTYPE_F32, hs, 2 * N, H), c = POISONED(DTYPE_F32, cs, 2 * N, H);
+    struct ref_recurrent how = both_ways(gru);
+    how.x = &x, how.r = &r, how.lengths = &lengths, how.h0 = &h0, how.y = &y, how.h_last = &h;
+    if (gru)
+        how.bias = &b;
+    else
+        how.c0 = &c0, how.peephole = &p, how.c_last = &c;
+    assert_true(ref_recurrent_scratch(&x.shape, how.cell, how.way) <= sizeof(scratch));
+    assert_int_equal(ref_recurrent(&how, scratch, NULL), STATUS_OK);
+    for (int64_t d = 0; d < 2; d++) {
+        struct tensor_view xd = VIEW(DTYPE_F32, x1, STEPS, N, width);
+        struct tensor_view rd = VIEW(DTYPE_F32, rs + d * width * H, width, H);
+        struct tensor_view hd = VIEW(DTYPE_F32, h0s + d * N * H, N, H);
+        struct tensor_view cd = VIEW(DTYPE_F32, c0s + d * N * H, N, H);
+        struct tensor_view pd = VIEW(DTYPE_F32, ps + d * 3 * H, 3 * H);
+        struct tensor_view bd = VIEW(DTYPE_F32, bs + d * H, H);
+        struct tensor_view yd = POISONED(DTYPE_F32, y1, STEPS, N, H);
+        struct tensor_view hl = POISONED(DTYPE_F32, h1, N, H), cl = POISONED(DTYPE_F32, c1, N, H);
+        struct ref_recurrent one = how;
+        pick(xs, STEPS * N, width, d, x1);
+        one.way = d ? IR_WAY_BACK : IR_WAY_AHEAD;
+        memcpy(one.funcs, how.funcs + d * n_funcs, (size_t)n_funcs * sizeof(one.funcs[0]));
+        one.x = &xd, one.r = &rd, one.h0 = &hd, one.y = &yd, one.h_last = &hl;
+        one.bias = gru ? &bd : NULL;
+        if (!gru)
+            one.c0 = &cd, one.peephole = &pd, one.c_last = &cl;
+        assert_int_equal(ref_recurrent(&one, scratch, NULL), STATUS_OK);
+        pick(ys, STEPS * N, H, d, part);
+        assert_floats(part, y1, (size_t)(STEPS * N * H), 0);
+        assert_floats(hs + d * N * H, h1, (size_t)(N * H), 0);
+        if (!gru)
+            assert_floats(cs + d * N * H, c1, (size_t)(N * H), 0);
+    }
+}
+
+static void test_both_ways(void **state UNUSED)
+{
+    check_both_ways(false);
+    check_both_ways(true);
 }
 
 /* Rows are longer than what the kernel converts at a time. With no step at all the first state
@@ -327,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_rnn),
         cmocka_unit_test(test_lstm),
         cmocka_unit_test(test_gru),
+        cmocka_unit_test(test_both_ways),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_functions),
         cmocka_unit_test(test_wrong_lengths_are_refused),

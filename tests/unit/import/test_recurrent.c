@@ -112,23 +112,29 @@ static void a_layer_is_a_product_and_a_recurrence(void **state)
     ir_graph_free(r.graph);
 }
 
-static void directions_are_nodes_of_their_own(void **state)
+/* Both directions are one product and one node, too, whose operands are the file's as they lie. */
+static void directions_share_a_node(void **state)
 {
     (void)state;
     struct wire attrs = {.n = 0};
     wire_attr_text(&attrs, "direction", "bidirectional");
-    struct wire g = layer("GRU", "x w r", 3, 2, &attrs);
+    struct wire g = layer("GRU", "x w r b", 3, 2, &attrs);
     struct result r = import(&g);
-    uint32_t reversed[2], n = 0;
-    assert_int_equal(r.status, STATUS_OK);
-    for (uint32_t i = 0; i < r.graph->n_nodes; i++)
-        if (ir_node(r.graph, i)->op == IR_OP_RECURRENT && n < 2)
-            reversed[n++] = (uint32_t)ir_attr_int(ir_node(r.graph, i), IR_ATTR_REVERSE);
-    assert_int_equal(n, 2);
-    assert_int_equal(reversed[0], 0);
-    assert_int_equal(reversed[1], 1);
+    const struct ir_node *product = only(&r, IR_OP_MATMUL), *node = only(&r, IR_OP_RECURRENT);
+    assert_int_equal(ir_attr_int(node, IR_ATTR_REVERSE), IR_WAY_BOTH);
+    assert_int_equal(ir_attr(node, IR_ATTR_FUNCS)->count, 4);
+    assert_true(shape_equal(&ir_tensor(r.graph, product->outputs[0])->shape,
+                            &(struct shape){3, {5, 2, 24}}));
+    assert_true(
+        shape_equal(&ir_tensor(r.graph, node->inputs[1])->shape, &(struct shape){2, {24, 4}}));
     const struct shape *y = &ir_tensor(r.graph, r.graph->outputs[0])->shape;
     assert_true(shape_equal(y, &(struct shape){4, {5, 2, 2, 4}}));
+    ir_graph_free(r.graph);
+    attrs.n = 0;
+    wire_attr_text(&attrs, "direction", "reverse");
+    g = layer("GRU", "x w r", 3, 1, &attrs);
+    r = import(&g);
+    assert_int_equal(ir_attr_int(only(&r, IR_OP_RECURRENT), IR_ATTR_REVERSE), IR_WAY_BACK);
     ir_graph_free(r.graph);
 }
 
@@ -232,7 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_is_a_product_and_a_recurrence),
-        cmocka_unit_test(directions_are_nodes_of_their_own),
+        cmocka_unit_test(directions_share_a_node),
         cmocka_unit_test(full_lengths_are_no_operand),
         cmocka_unit_test(activations_take_their_values_in_order),
         cmocka_unit_test(wrong_attributes_are_refused),

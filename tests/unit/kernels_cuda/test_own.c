@@ -99,6 +99,20 @@ static void every_candidate(void **state)
     }
 }
 
+/* With two multiprocessors the directions of a layer follow one another. */
+static void recurrent_on_a_small_device(void **state)
+{
+    CLEANUP(bench_deinit) struct bench b;
+    bench_init(&b);
+    (void)state;
+    b.device.properties.multiProcessorCount = 2;
+    uint32_t n = 0;
+    for (const struct case_kind *kind = case_kinds; kind->name; kind++)
+        for (uint64_t seed = 1; seed <= 2 * SEEDS && !strcmp(kind->name, "recurrent"); seed++)
+            n += try_case(&b.trial, kind, seed * 131, seed % 2 ? PRECISION_F16 : PRECISION_F32);
+    assert_true(n > 0);
+}
+
 /* --- 8 bits --- */
 
 static bool is_scaled(const struct tactic *tactic)
@@ -452,13 +466,10 @@ int main(int argc, char **argv)
     only = argc > 1 ? argv[1] : NULL;
     seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_candidate),
-        cmocka_unit_test(every_candidate_in_bytes),
-        cmocka_unit_test(every_reformat),
-        cmocka_unit_test(every_reformat_of_bytes),
-        cmocka_unit_test(stored_tactics_are_checked),
-        cmocka_unit_test(gather_raises_the_flag),
-        cmocka_unit_test(scatter_raises_the_flag),
+        cmocka_unit_test(every_candidate),          cmocka_unit_test(recurrent_on_a_small_device),
+        cmocka_unit_test(every_candidate_in_bytes), cmocka_unit_test(every_reformat),
+        cmocka_unit_test(every_reformat_of_bytes),  cmocka_unit_test(stored_tactics_are_checked),
+        cmocka_unit_test(gather_raises_the_flag),   cmocka_unit_test(scatter_raises_the_flag),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
