@@ -446,8 +446,22 @@ static void close_handle(uv_handle_t *handle, uv_close_cb closed)
         uv_close(handle, closed);
 }
 
+/* Says goodbye if the socket has room for that. */
+static void part(struct inferd_async *a)
+{
+    const void *at;
+    uv_os_fd_t fd;
+    if (!a->seal || uv_is_closing(&a->socket.handle) || uv_fileno(&a->socket.handle, &fd) ||
+        !seal_goodbye(a->seal))
+        return;
+    size_t size = seal_unsent(a->seal, &at);
+    if (send(fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return; /* the server finds the connection cut, as it may at any time */
+}
+
 static void close_socket(struct inferd_async *a)
 {
+    part(a);
     close_handle(&a->socket.handle, on_handle_closed);
     if (a->room_fd >= 0)
         close_handle((uv_handle_t *)&a->room, on_room_closed);

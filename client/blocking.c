@@ -183,13 +183,26 @@ enum inferd_status inferd_client_open(const char *address, const struct inferd_o
     return open_client(address, options, out, &err) ? error_to_user(&err, user_err) : INFERD_OK;
 }
 
+/* Says goodbye if the socket has room for that. */
+static void part(struct inferd_client *c)
+{
+    const void *at;
+    if (!c->seal || !seal_goodbye(c->seal))
+        return;
+    size_t size = seal_unsent(c->seal, &at);
+    if (send(c->fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return; /* the server finds the connection cut, as it may at any time */
+}
+
 void inferd_client_close(struct inferd_client *client)
 {
     struct stashed *s, *next;
     if (!client)
         return;
-    if (client->fd >= 0)
+    if (client->fd >= 0) {
+        part(client);
         close(client->fd);
+    }
     DL_FOREACH_SAFE(client->stash, s, next)
     free(s);
     free(client->shown);

@@ -299,6 +299,16 @@ enum status seal_write(struct seal *seal, const void *data, size_t size, struct 
     return STATUS_OK;
 }
 
+bool seal_goodbye(struct seal *seal)
+{
+    if (!seal->open || seal->begin != seal->end) /* in the middle of a record */
+        return false;
+    ERR_clear_error();
+    bool said = SSL_shutdown(seal->ssl) >= 0;
+    ERR_clear_error();
+    return said;
+}
+
 size_t seal_unsent(struct seal *seal, const void **at)
 {
     if (seal->begin == seal->end) {

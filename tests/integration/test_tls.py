@@ -349,6 +349,64 @@ class Clients(unittest.TestCase):
                 self.assertEqual(point["errors"], 0, point)
                 self.assertGreater(point["requests"], 10, point)
 
+    def ends(self, ask):
+        """How the connections end that `ask`, called with an address, opens: a relay that speaks TLS
+        to the client and passes all on in the clear sees whether it says goodbye."""
+        ended = []
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*map(str, certificate("server", "ours")))
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+
+        def back(source, sink):
+            try:
+                while data := source.recv(65536):
+                    sink.sendall(data)
+            except OSError:
+                pass  # the client has gone
+
+        def relay(plain):
+            onward = socket.create_connection(("127.0.0.1", int(self.port)))
+            with context.wrap_socket(plain, server_side=True,
+                                     suppress_ragged_eofs=False) as client, onward:
+                thread = harness.Background(back, onward, client)
+                try:
+                    while data := client.recv(65536):
+                        onward.sendall(data)
+                    ended.append("goodbye")
+                except OSError as cut:
+                    ended.append(repr(cut))
+                onward.shutdown(socket.SHUT_RDWR)
+                thread.finish()
+
+        def accept():
+            while True:
+                try:
+                    relays.append(harness.Background(relay, listener.accept()[0]))
+                except OSError:
+                    return
+        relays = []
+        accepting = harness.Background(accept)
+        ask(at(f"127.0.0.1:{listener.getsockname()[1]}", ca=authority("ours")[0]))
+        harness.until(lambda: relays and len(ended) == len(relays), 60)
+        listener.shutdown(socket.SHUT_RDWR)
+        for thread in (accepting, *relays):
+            thread.finish()
+        return ended
+
+    def test_they_say_goodbye(self):
+        with self.start(tls=["http"]):
+            asks = [lambda to: inferctl("infer", to, "--model", "copy"),
+                    lambda to: inferctl("load", to, "--model", "copy", "--seconds", 0.2,
+                                        "--connections", 2)]
+            if importlib.util.find_spec("numpy"):
+                def python(to):
+                    with Client(to) as client:
+                        self.assertTrue(client.live())
+                asks.append(python)
+            for ask in asks:
+                self.assertEqual(set(self.ends(ask)), {"goodbye"})
+
     @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
     def test_arrays(self):
         import numpy as np

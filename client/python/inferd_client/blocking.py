@@ -73,6 +73,12 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        if isinstance(self._socket, ssl.SSLSocket):
+            try:  # says goodbye, and does not wait for an answer
+                self._socket.settimeout(0)
+                self._socket.unwrap()
+            except (OSError, ValueError):
+                pass
         if self._socket:
             self._socket.close()
         self._socket = None
