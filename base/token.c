@@ -10,27 +10,26 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
+#include "base/base64.h"
+
 #define PREFIX "sha256:"
 
 enum { RANDOM_BYTES = 32 };
 
 enum status token_new(char out[TOKEN_TEXT + 1], struct error *err)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    uint8_t random[RANDOM_BYTES + 1] = {0}; /* the last three characters take one byte more */
+    uint8_t random[RANDOM_BYTES];
+    char text[TOKEN_TEXT + 2]; /* libcrypto writes a padding first */
     ssize_t n;
     do
         n = getrandom(random, RANDOM_BYTES, 0);
     while (n < 0 && errno == EINTR);
     if (n != RANDOM_BYTES)
         return error_errno(err, n < 0 ? errno : EIO, "random bytes for a token");
-    for (unsigned i = 0; i < TOKEN_TEXT; i++) {
-        unsigned byte = i * 6 / 8, shift = 10 - i * 6 % 8;
-        unsigned two = (unsigned)random[byte] << 8 | random[byte + 1];
-        out[i] = digits[two >> shift & 63];
-    }
-    out[TOKEN_TEXT] = '\0';
+    base64_url_encode(random, sizeof(random), text);
+    memcpy(out, text, TOKEN_TEXT + 1);
     explicit_bzero(random, sizeof(random));
+    explicit_bzero(text, sizeof(text));
     return STATUS_OK;
 }
 
