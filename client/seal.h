@@ -55,8 +55,8 @@ bool seal_is_open(const struct seal *seal);
  * closed the connection. */
 enum status seal_read(struct seal *seal, void *at, size_t size, size_t *got, struct error *err);
 
-/* Tells the server that this side sends no more, so that it knows the end from a connection that was
- * cut: what is to be sent for that is unsent then. False: nothing can be said any more. */
+/* Tells the server that this side sends no more, so that it knows the end from a connection that
+ * was cut: what is to be sent for that is unsent then. False: nothing can be said any more. */
 bool seal_goodbye(struct seal *seal);
 
 enum { SEAL_RECORD = 16 * 1024 }; /* bytes of one write, at most */

@@ -350,8 +350,8 @@ class Clients(unittest.TestCase):
                 self.assertGreater(point["requests"], 10, point)
 
     def ends(self, ask):
-        """How the connections end that `ask`, called with an address, opens: a relay that speaks TLS
-        to the client and passes all on in the clear sees whether it says goodbye."""
+        """How the connections end that `ask`, called with an address, opens: a relay that speaks
+        TLS to the client and passes all on in the clear sees whether it says goodbye."""
         ended = []
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*map(str, certificate("server", "ours")))
