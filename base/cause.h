@@ -64,6 +64,8 @@ enum {
       "the queue is too long for the request's deadline") \
     X(EXPIRED,           DEADLINE_EXCEEDED,  NEVER, EXPIRED, \
       "the deadline passed before the request could run") \
+    X(TAIL_OVER_LIMIT,   RESOURCE_EXHAUSTED, NEVER, REQUESTS_INVALID, \
+      "the sizes that it leads to are beyond a limit") \
     X(DRAINING,          UNAVAILABLE,        LATER, REJECTED_UNAVAILABLE, \
       "the server is shutting down") \
     X(DEVICE_LOST,       UNAVAILABLE,        LATER, REJECTED_UNAVAILABLE, \

@@ -26,6 +26,7 @@ static const struct config_limits default_limits = {
     .queue_requests = 1024,
     .connections = 4096,
     .output_bytes = 64 * MIB,
+    .tail_bytes = 1024 * MIB,
     .header_timeout_ms = 10000,
     .frame_timeout_ms = 30000,
     .idle_timeout_ms = 300000,

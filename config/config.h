@@ -137,6 +137,7 @@ struct config_limits {
     uint32_t idle_timeout_ms;           /* 300 s */
     uint32_t connection_requests;       /* requests in flight of one connection; 1024 */
     uint64_t model_bytes;               /* memory of one model; 0: 3/4 of the machine's */
+    uint64_t tail_bytes;                /* memory of a request whose sizes only it tells; 1 GiB */
     uint32_t receive_rate;              /* least bytes/s of large frames and replies; 65536 */
     /* Of one address, or one user at a unix socket. 0: half of the total, and for this machine's
      * own no limit (daemon/peer.h). */

@@ -107,6 +107,7 @@ enum {
     X(connections, U32, 1, 1 << 20)                                                                \
     X(output_bytes, BYTES, 1024, TERABYTE)                                                         \
     X(model_bytes, BYTES, 0, TERABYTE)                                                             \
+    X(tail_bytes, BYTES, 1024, TERABYTE)                                                           \
     X(header_timeout_ms, U32, 1, HOUR_MS)                                                          \
     X(frame_timeout_ms, U32, 1, HOUR_MS)                                                           \
     X(idle_timeout_ms, U32, 1, 24 * HOUR_MS)                                                       \

@@ -25,6 +25,7 @@ enum status device_configured_open(const struct config *config, const struct log
         .reference_only = getenv("INFERD_REFERENCE_KERNELS") != NULL,
         .script = getenv("INFERD_FAULT_SCRIPT"), /* only the device "fault" reads it */
         .log = log,
+        .tail_bytes = config->limits.tail_bytes,
     };
     return engine_device_open(config->device, &options, out, err);
 }

@@ -266,6 +266,8 @@ void dispatch_worker_idle(struct dispatch *d, uint32_t index, uint64_t now_ns)
 void dispatch_recycle(struct dispatch *d, struct batch *done)
 {
     struct dispatch_decided decided;
+    for (struct batch *batch = done; batch; batch = batch->next)
+        free(STEAL(batch->results));
     while (done) {
         bool wake = false;
         void *old = NULL;
@@ -391,8 +393,10 @@ static void dispatch_destroy(struct dispatch *d)
 {
     for (uint32_t w = 0; w < d->config.workers; w++) {
         struct dispatch_worker *worker = &d->workers[w];
-        for (uint32_t i = 0; i < DISPATCH_OUTPUTS; i++)
+        for (uint32_t i = 0; i < DISPATCH_OUTPUTS; i++) {
             engine_buffer_free(d->config.device, worker->batches[i].output);
+            free(worker->batches[i].results);
+        }
         for (uint32_t i = 0; i < worker->n_spare; i++)
             engine_buffer_free(d->config.device, worker->spare[i]);
         engine_buffer_free(d->config.device, worker->scratch);

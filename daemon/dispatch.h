@@ -38,7 +38,7 @@ struct trace;
 /* Where an output goes that its client wants in a region of shared memory. */
 struct inflight_region {
     struct region *region; /* a reference; NULL: it goes into the reply */
-    uint64_t offset;
+    uint64_t offset, room; /* in bytes */
 };
 
 /* A request on its way. Between submission and return only the dispatcher touches `item` and the
@@ -96,6 +96,7 @@ struct batch {
     struct batcher_item *items; /* unchanged from its forming to its delivery */
     void *output;
     size_t output_size;
+    struct engine_results *results; /* of a model that is engine_info.late; else NULL */
     /* Requests not yet released. Release order, so that the last to release sees all reads done. */
     _Atomic uint32_t refs;
     uint32_t keepers;          /* under the lock: requests that keep it (dispatch_keep) */
@@ -150,6 +151,8 @@ void dispatch_cancel_all(struct dispatch *dispatch, struct inflight *first);
 /* Where output k of a request that ran lies. */
 static inline const void *inflight_output(const struct inflight *inflight, uint32_t k)
 {
+    if (inflight->batch->results)
+        return inflight->batch->results->outputs[k].data;
     const struct engine_binding *outputs =
         engine_point_outputs(inflight->model->info, inflight->point);
     return (const uint8_t *)inflight->batch->output + inflight->batch->profile->out_offset[k] +
@@ -160,6 +163,8 @@ static inline const void *inflight_output(const struct inflight *inflight, uint3
 static inline struct shape inflight_output_shape(const struct inflight *inflight, uint32_t k)
 {
     const struct engine_info *info = inflight->model->info;
+    if (inflight->batch && inflight->batch->results)
+        return inflight->batch->results->outputs[k].shape;
     return engine_shape_of(info, engine_output_axes(info, k),
                            &engine_point_outputs(info, inflight->point)[k].shape,
                            inflight->item.instances, inflight->values);

@@ -162,7 +162,9 @@ enum status dispatch_model_configure(struct dispatch *d, struct model *model,
     TRY(fits_check(model->info, &server->limits, d->config.workers, model->max_batch,
                    &max_instances, err));
     if (max_batch_of(model->info, server, config) != model->max_batch ||
-        max_instances != model->max_instances)
+        max_instances != model->max_instances ||
+        (model->info->late &&
+         fits_reply_bytes(model->info, &server->limits) != model->max_output_bytes))
         return error_set(err, STATUS_FAILED_PRECONDITION, "another max_batch needs another load");
     struct batcher_model_config queue = queue_config(model, server, config);
     pthread_mutex_lock(&d->lock);
@@ -198,6 +200,7 @@ static enum status model_open(struct dispatch *d, struct model *model, const str
     TRY(admission_model_check(model->info, err));
     TRY(fits_check(model->info, &server->limits, d->config.workers, model->max_batch,
                    &model->max_instances, err));
+    model->max_output_bytes = fits_reply_bytes(model->info, &server->limits);
     if (!model->name || !model->version || !model_arrays(d, model))
         return error_no_memory(err, "a model");
     enum status status = model_start(d, model, server, config, err);
@@ -287,7 +290,8 @@ static enum status lane_try(void *arg, uint32_t worker, void *state UNUSED, stru
     struct model *model = trial->model;
     struct device *device = model->dispatch->config.device;
     void *output;
-    TRY(engine_buffer_alloc(device, model->info->out_bytes_max, "warm-up", &output, err));
+    TRY(engine_buffer_alloc(device, MAX(model->info->out_bytes_max, (size_t)1), "warm-up", &output,
+                            err));
     enum status status = context_try(model->lanes[worker].context, trial, output, err);
     engine_buffer_free(device, output);
     return status;

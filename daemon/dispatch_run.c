@@ -15,7 +15,10 @@
  * requests that agree. Their keys keep them apart (dispatch_key.c), unless two keys happen to be
  * equal.
  */
+#include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -67,6 +70,27 @@ static void payloads_spent(struct dispatch *d, const struct batch *batch, const 
     }
 }
 
+/* Takes what a run made whose sizes are only known now. A reply must be able to carry it. */
+static enum status results_take(struct batch *batch, struct context *context)
+{
+    struct engine_results *results = context_results(context);
+    uint64_t sum = 0;
+    free(batch->results);
+    batch->results = results;
+    for (uint32_t k = 0; results && k < results->n; k++) {
+        size_t size = 0;
+        bool ok UNUSED = shape_bytes(&results->outputs[k].shape, results->outputs[k].dtype, &size);
+        assert(ok);
+        sum += size;
+    }
+    if (sum <= batch->model->max_output_bytes)
+        return STATUS_OK;
+    return error_cause(&batch->err, CAUSE_TAIL_OVER_LIMIT,
+                       "the outputs have %" PRIu64 " bytes; a reply carries %" PRIu64
+                       " (limits.output_bytes)",
+                       sum, batch->model->max_output_bytes);
+}
+
 /* Sets *spent when the payloads are the loops' again. */
 static enum status part_execute(struct dispatch *d, struct batch *batch, struct model_lane *lane,
                                 const struct part *part, void *output, struct engine_times *times,
@@ -84,6 +108,8 @@ static enum status part_execute(struct dispatch *d, struct batch *batch, struct 
     }
     /* The run is waited for in any case, so that nothing of the batch goes on running. */
     enum status run_status = context_wait(lane->context, times, status ? NULL : &batch->err);
+    if (!status && !run_status && batch->model->info->late)
+        return results_take(batch, lane->context);
     return status ? status : run_status;
 }
 

@@ -2,6 +2,7 @@
 /* Replies, results and failures; see exchange.h. */
 #include "daemon/exchange.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -250,7 +251,7 @@ static void outputs_fill(struct response *response, const struct inflight *infli
         t->dtype = b->dtype;
         t->shape = inflight_output_shape(inflight, at);
         if (!shape_bytes(&t->shape, t->dtype, &t->size))
-            t->size = 0; /* it is in an output buffer, so it has a size */
+            t->size = 0; /* it has been made, so it has a size */
         t->data = inflight->run ? pipeline_run_output(inflight, at) : inflight_output(inflight, at);
         t->region = (struct message_region){0};
     }
@@ -266,6 +267,11 @@ static enum status regions_fill(struct response *response, const struct inflight
         const struct inflight_region *to = &inflight->regions[k];
         if (!to->region)
             continue;
+        if (t->size > to->room)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "output '%.*s': shared_memory_byte_size is %" PRIu64
+                             ", and it has %zu bytes",
+                             MESSAGE_TEXT(t->name), to->room, t->size);
         TRY(region_write(to->region, to->offset, t->data, t->size, err));
         t->region = (struct message_region){message_text_of(region_name(to->region)), to->offset,
                                             t->size, true};

@@ -238,6 +238,7 @@ static enum status regions_take(struct connection *c, const struct request *requ
         TRY(region_take(c->loop->shared->regions, &owner, place, &inflight->regions[k].region,
                         err));
         inflight->regions[k].offset = place->offset;
+        inflight->regions[k].room = place->size;
     }
     return STATUS_OK;
 }

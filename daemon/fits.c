@@ -78,6 +78,13 @@ static struct bound reply_bound(const struct config_limits *limits)
     return bound;
 }
 
+uint64_t fits_reply_bytes(const struct engine_info *info, const struct config_limits *limits)
+{
+    struct bound bound = reply_bound(limits);
+    size_t head = reply_head(info);
+    return bound.most > head ? bound.most - head : 0;
+}
+
 static size_t instance_bytes(const struct engine_binding *bindings, uint32_t n)
 {
     size_t sum = 0;

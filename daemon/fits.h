@@ -22,6 +22,9 @@ enum status fits_check(const struct engine_info *info, const struct config_limit
                        uint32_t workers, uint32_t max_batch, uint32_t *max_instances,
                        struct error *err);
 
+/* How many bytes of outputs a reply of this model can carry. */
+uint64_t fits_reply_bytes(const struct engine_info *info, const struct config_limits *limits);
+
 /* Returns limits.model_bytes, or the default that 0 stands for. */
 uint64_t fits_model_bytes(const struct config_limits *limits);
 

@@ -84,6 +84,7 @@ struct model {
     uint32_t max_batch;            /* of the plan, or less as configured */
     uint32_t max_items;            /* requests in one batch, at most */
     uint32_t max_instances;        /* of one request: what limits leave of max_batch (fits.h) */
+    uint64_t max_output_bytes;     /* of a reply (fits.h) */
     _Atomic uint64_t max_delay_ns; /* for the status only; the batcher has its own */
     /* By its configuration; relaxed, a reload may change them. */
     _Atomic uint64_t timeout_ns; /* the deadline of requests that bring none; 0: the table's */

@@ -38,7 +38,8 @@ static const char introduction[] =
     "  takes. A node that no family takes, because of its op, type or form, runs in a *CPU\n"
     "  segment*.\n"
     "- An op that the importer makes of other ops is listed with these parts. *known at build\n"
-    "  time*: nothing of the op is left in the plan.\n"
+    "  time*: nothing of the op is left in the plan. Any op may run *late*, on the CPU, where its\n"
+    "  shapes depend on what only a request tells (docs/onnx.md); those marked so always do then.\n"
     "- **Refused**: limits of an op beyond its types. A node is also refused if it has too few or\n"
     "  too many operands, or an attribute that its op does not have. The error names op, node,\n"
     "  opset and reason.\n"
@@ -137,7 +138,7 @@ static void parts_text(const struct map_op *row,
     if (same)
         memcpy(text, first, sizeof(first));
     if (!row->parts)
-        add(text, "", "known at build time");
+        add(text, "", "known at build time, or late");
 }
 
 /* --- the page --- */

@@ -65,6 +65,7 @@ struct device_options {
     const struct backend *wrap; /* fault backend: the backend it wraps; NULL: the script names it */
     const struct log_sink *log; /* may be NULL; must outlive the device, as these two do: */
     const struct memory_allocator *allocator; /* NULL: the backend's own */
+    uint64_t tail_bytes; /* most memory for a request whose sizes only it tells; 0: 1 GiB */
 };
 
 /* Every backend's device starts with this. */
@@ -74,6 +75,7 @@ struct device {
     bool reference_only;                      /* as in the options; set by engine_device_open */
     struct memory_tracker *tracker;           /* engine/runtime/memory.h; NULL: not asked for */
     const struct memory_allocator *allocator; /* as in the options; set by engine_device_open */
+    uint64_t tail_bytes;                      /* the same */
 };
 
 /* How a tactic wants one input or output to be stored. An FP32 tensor may be stored as a shorter

@@ -42,7 +42,8 @@ struct engine_binding {
     const char *name;
     enum dtype dtype;
     struct shape shape;    /* -1: it counts instances, or requests choose it (engine_axes) */
-    size_t instance_bytes; /* bytes of one instance at most; of the whole tensor if not batched */
+    size_t instance_bytes; /* bytes of one instance at most; of the whole tensor if not batched; 0
+                              of an output whose size only a request tells */
 };
 
 /* A dimension whose size each request chooses: the model was built to take these. */
@@ -69,7 +70,8 @@ struct engine_point {
     uint32_t first, n; /* profiles, by rising batch */
 };
 
-/* What was tuned for one batch size at one point. */
+/* What was tuned for one batch size at one point. If a request tells the sizes of the outputs
+ * (engine_info.late), what is said of outputs here concerns what the layers hand on. */
 struct engine_profile {
     uint32_t batch;           /* the batch size in instances; 1 for a model that is not batched */
     uint32_t point;           /* its number */
@@ -87,6 +89,7 @@ struct engine_info {
     const char *device; /* fingerprint the plan was built for */
     char digest[33];    /* of the source model, hex */
     bool batched;
+    bool late;          /* only a request tells the sizes of its outputs; see context_results */
     uint32_t max_batch; /* of every point */
     uint32_t n_inputs, n_outputs, n_profiles, n_free;
     uint32_t n_points; /* by rising size. 0: one, of which nothing is said but what is here */
@@ -249,6 +252,17 @@ enum status context_wait_inputs(struct context *ctx, struct error *err);
 /* Blocks until the batch is done. `times` may be NULL. After an error of scope ERROR_REQUEST or
  * ERROR_MODEL the context may be used again. */
 enum status context_wait(struct context *ctx, struct engine_times *times, struct error *err);
+
+/*
+ * The outputs of the batch that ended last, of a model whose outputs have sizes that only a request
+ * tells (engine_info.late): such a model writes nothing to `output`, which may be NULL. They are
+ * one block, the caller's from here on: free() frees it. NULL: they have been taken.
+ */
+struct engine_results {
+    uint32_t n;
+    struct tensor_view outputs[]; /* their bytes are in the block, too */
+};
+struct engine_results *context_results(struct context *ctx);
 
 /* A layer of a profile as it was tuned, for people. */
 struct engine_layer {

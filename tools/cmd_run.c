@@ -292,7 +292,7 @@ static enum status make_tensors(struct run *r, struct error *err)
         if (shape_elements(&r->in[i].shape, &n))
             tensor_random(r->in[i].data, n, r->in[i].dtype, &seed);
     }
-    for (uint32_t i = 0; i < info(r)->n_outputs; i++)
+    for (uint32_t i = 0; i < info(r)->n_outputs && !info(r)->late; i++)
         TRY(make_tensor(r, &engine_point_outputs(info(r), r->point)[i],
                         engine_output_axes(info(r), i), &r->out[i], err));
     return STATUS_OK;
@@ -317,6 +317,22 @@ static char *place_of(const struct run *r, const struct tensor_view *t,
     return (char *)t->data + (first ? first * bytes_of(r, t, axes, 1) : 0);
 }
 
+/* Outputs whose sizes are only known now. */
+static enum status take_results(struct run *r, struct context *ctx, struct error *err)
+{
+    CLEANUP(cleanup_free) struct engine_results *results = context_results(ctx);
+    for (uint32_t i = 0; results && i < results->n; i++) {
+        struct tensor_view *to = &r->out[i];
+        size_t size;
+        *to = results->outputs[i];
+        to->data = shape_bytes(&to->shape, to->dtype, &size) ? malloc(MAX(size, 1)) : NULL;
+        if (!to->data)
+            return error_no_memory(err, "output '%s'", info(r)->outputs[i].name);
+        memcpy(to->data, results->outputs[i].data, size);
+    }
+    return STATUS_OK;
+}
+
 static enum status run_batch(struct run *r, struct context *ctx, size_t first, uint32_t batch,
                              char *buffer, struct error *err)
 {
@@ -334,6 +350,8 @@ static enum status run_batch(struct run *r, struct context *ctx, size_t first, u
     }
     TRY(context_enqueue_batch(ctx, &what, inputs, buffer, err));
     TRY(context_wait(ctx, NULL, err));
+    if (info(r)->late)
+        return take_results(r, ctx, err);
     for (uint32_t i = 0; i < info(r)->n_outputs; i++) {
         const struct engine_axes *axes = engine_output_axes(info(r), i);
         size_t bytes = bytes_of(r, &r->out[i], axes, batch);

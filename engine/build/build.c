@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "engine/build/instances.h"
+#include "engine/build/tails.h"
 #include "engine/build/widen.h"
 #include "engine/passes/pass.h"
 
@@ -41,12 +42,14 @@ struct builder {
     struct build_space space;
     struct build_instances instances;
     struct build_store *store;
+    struct build_tails *tails;
     struct tune_history *history;
     struct guard *guard; /* NULL: off */
     struct plan *plan;
     uint32_t batch, point; /* being built */
     struct build_report report;
     double weight, done_weight, all_weight; /* work: at this profile, at those before, at all */
+    bool made;                              /* a profile */
     bool told;   /* the log has the import's lines, which are the same for all profiles */
     bool beyond; /* the profile needs more than max_bytes */
 };
@@ -110,11 +113,11 @@ static enum status range_graph(struct ir_graph *graph, const struct build_option
 }
 
 static enum status make_graph(struct onnx_model *model, const struct build_options *options,
-                              uint32_t batch, struct build_report *report, struct ir_graph **out,
-                              struct error *err)
+                              uint32_t batch, struct build_report *report, struct onnx_tail *tail,
+                              struct ir_graph **out, struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
-    TRY(build_import(model, options, batch, NULL, &graph, err));
+    TRY(build_import(model, options, batch, NULL, tail, &graph, err));
     if (report && precision_is_8bit(options->precision))
         TRY(range_graph(graph, options, report, err));
     else if (report)
@@ -151,7 +154,8 @@ enum status build_graph(struct onnx_model *model, const struct build_options *op
     struct build_options own;
     CLEANUP(arena_cleanup) struct arena *arena = arena_new(0);
     TRY(find_space(model, options, arena, &space, &own, err));
-    return make_graph(model, &own, batch, fused ? &unread : NULL, out, err);
+    CLEANUP(build_tail_cleanup) struct onnx_tail tail = {.n_nodes = 0}; /* only runs need it */
+    return make_graph(model, &own, batch, fused ? &unread : NULL, &tail, out, err);
 }
 
 /* --- instances --- */
@@ -247,7 +251,10 @@ static enum status make_profile(struct builder *b, const struct build_options *i
     if (b->guard)
         guard_set_batch(b->guard,
                         b->plan->batched && build_instances_first(&b->instances) ? out->batch : 0);
-    TRY(make_graph(b->model, import, out->batch, &b->report, &graph, err));
+    CLEANUP(build_tail_cleanup)
+    struct onnx_tail tail = {.keep = build_tails_keep, .user = b->tails};
+    TRY(make_graph(b->model, import, out->batch, &b->report, &tail, &graph, err));
+    TRY(build_tails_add(b->tails, &tail, out, err));
     TRY(bounds_check(b, graph, err)); /* before the tuner takes memory for tensors */
     TRY(tune_graph(graph, &tune, report, err));
     TRY(build_place(graph, &out->tensor_bytes, err));
@@ -350,30 +357,6 @@ static enum status build_profiles(struct builder *b, const uint32_t *batches, ui
 
 /* --- the plan --- */
 
-/* *out: `from` as a name that clients can write: other characters become '_'. */
-static enum status binding_name(struct plan *plan, const struct plan_binding *earlier, uint32_t n,
-                                const char *from, const struct log_sink *log, const char **out,
-                                struct error *err)
-{
-    size_t len = strlen(from);
-    char *name = arena_strndup(plan->arena, len ? from : "unnamed", len ? MIN(len, 64u) : 7);
-    if (!name)
-        return error_no_memory(err, "the builder");
-    for (char *c = name; *c; c++) {
-        const char one[2] = {*c, '\0'};
-        if (!plan_name_ok(one))
-            *c = '_';
-    }
-    if (strcmp(name, from) != 0)
-        log_write(log, LOG_WARNING, "input or output '%s' is called '%s' from here on", from, name);
-    for (uint32_t i = 0; i < n; i++)
-        if (!strcmp(earlier[i].name, name))
-            return error_set(err, STATUS_INVALID_ARGUMENT,
-                             "two inputs or outputs would be called '%s'", name);
-    *out = name;
-    return STATUS_OK;
-}
-
 /* Whether the dimension has this size at all points. */
 static bool is_same(const struct plan *plan, bool input, uint32_t index, uint32_t d, int64_t size)
 {
@@ -416,7 +399,12 @@ static enum status make_bindings(struct builder *b, bool input, struct error *er
     for (uint32_t i = 0; i < n; i++) {
         const struct ir_tensor *t = ir_tensor(graph, input ? graph->inputs[i] : graph->outputs[i]);
         const char *name = NULL;
-        TRY(binding_name(plan, list, i, t->name, b->options->log, &name, err));
+        if (!input && plan->n_late)
+            name = arena_printf(plan->arena, "tail.%u", i);
+        else
+            TRY(build_binding_name(plan, list, i, t->name, b->options->log, &name, err));
+        if (!name)
+            return error_no_memory(err, "the builder");
         list[i] = (struct plan_binding){.name = name, .dtype = t->dtype, .shape = t->shape};
         axes[i] = find_axes(b, input, i, t->name, &list[i].shape);
     }
@@ -434,6 +422,8 @@ static enum status make_free(struct builder *b, struct error *err)
             return error_no_memory(err, "the builder");
     }
     plan->n_free = b->space.n_free;
+    for (uint32_t i = 0; i < plan->n_free; i++)
+        plan->free[i].pads = plan->free[i].pads && !plan->n_late; /* a tail reads real sizes */
     return STATUS_OK;
 }
 
@@ -650,6 +640,7 @@ static enum status fill_plan(struct builder *b, struct error *err)
     TRY(choose_batches(b, batches, &n, err));
     TRY(make_guard(b, err));
     TRY(build_profiles(b, batches, n, err));
+    build_tails_give(b->tails);
     TRY(put_exactness(b, err));
     tell_disturbed(b);
     if (b->options->report)
@@ -674,10 +665,12 @@ enum status build_plan(struct onnx_model *model, const struct build_options *opt
     TRY(build_store_new(&b.store, err));
     b.plan = plan_new();
     b.history = tune_history_new();
+    b.tails = build_tails_new(b.plan, options->log);
     enum status status =
-        b.plan && b.history ? fill_plan(&b, err) : error_no_memory(err, "the builder");
+        b.plan && b.history && b.tails ? fill_plan(&b, err) : error_no_memory(err, "the builder");
     tune_history_free(b.history);
     guard_free(b.guard);
+    build_tails_free(b.tails);
     build_store_unref(b.store);
     if (status) {
         plan_free(b.plan);

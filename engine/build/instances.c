@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "engine/ir/plugin_node.h"
@@ -15,8 +16,14 @@ struct finding {
     struct build_instances *out;
 };
 
+void build_tail_cleanup(struct onnx_tail *tail)
+{
+    free(tail->model);
+}
+
 enum status build_import(struct onnx_model *model, const struct build_options *options,
-                         uint32_t batch, uint64_t *steps, struct ir_graph **out, struct error *err)
+                         uint32_t batch, uint64_t *steps, struct onnx_tail *tail,
+                         struct ir_graph **out, struct error *err)
 {
     struct onnx_options import = {
         .batch = batch,
@@ -26,6 +33,7 @@ enum status build_import(struct onnx_model *model, const struct build_options *o
         .n_values = options->n_values,
         .evaluator = options->evaluator,
         .log = options->log,
+        .tail = tail,
         .steps = steps,
     };
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
@@ -122,10 +130,13 @@ static enum status find(struct finding *f, struct error *err)
                  "no input has an open dimension that counts instances");
         return STATUS_OK;
     }
-    TRY(build_import(f->model, &quiet, 1, &steps_of_one, &one, err));
+    CLEANUP(build_tail_cleanup) struct onnx_tail tail = {.n_nodes = 0};
+    TRY(build_import(f->model, &quiet, 1, &steps_of_one, &tail, &one, err));
+    if (tail.n_nodes)
+        return not_batched(f, "sizes in it are known only when a request has come");
     if (mixes_instances(one))
         return not_batched(f, "a layer puts what it makes of all instances together");
-    enum status status = build_import(f->model, &quiet, 2, &steps_of_two, &two, &why);
+    enum status status = build_import(f->model, &quiet, 2, &steps_of_two, NULL, &two, &why);
     if (status == STATUS_RESOURCE_EXHAUSTED)
         return error_copy(err, &why); /* says nothing about the model */
     if (status)

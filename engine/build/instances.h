@@ -24,9 +24,11 @@ enum status build_instances_find(struct onnx_model *model, const struct build_op
 /* Whether it is the first dimension of each input. */
 bool build_instances_first(const struct build_instances *instances);
 
-/* Imports the model for `batch` instances, with the types in which inputs are served. `steps` is
- * that of onnx_options, and may be NULL. */
+/* Imports the model for `batch` instances, with the types in which inputs are served. `steps` and
+ * `tail` are those of onnx_options, and may be NULL. */
 enum status build_import(struct onnx_model *model, const struct build_options *options,
-                         uint32_t batch, uint64_t *steps, struct ir_graph **out, struct error *err);
+                         uint32_t batch, uint64_t *steps, struct onnx_tail *tail,
+                         struct ir_graph **out, struct error *err);
+void build_tail_cleanup(struct onnx_tail *tail); /* for CLEANUP (base/compiler.h) */
 
 #endif

@@ -343,7 +343,7 @@ static enum status read_node(struct onnx_model *model, uint32_t depth, struct sp
 static enum status decode_node(struct onnx_model *model, uint32_t depth, struct span body,
                                struct onnx_node *out, struct error *err)
 {
-    struct onnx_node node = {.name = ""};
+    struct onnx_node node = {.body = body, .name = ""};
     enum status status = read_node(model, depth, body, &node, err);
     if (status)
         error_prefix(err, "node '%s'", node.name);

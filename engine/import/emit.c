@@ -46,6 +46,21 @@ void emit_float(struct mapper *m, uint32_t node, enum ir_attr_key key, float val
         map_exhausted(m);
 }
 
+/* Whether the node must be computed here and now. Its operands are known, as all are. */
+static bool must_fold(struct mapper *m, const struct ir_node *node)
+{
+    size_t bytes = 0;
+    bool fits = true;
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        const struct ir_tensor *t = ir_tensor(m->graph, node->outputs[i]);
+        fits = fits && t->bytes <= m->fold_budget - bytes;
+        bytes += fits ? t->bytes : 0;
+    }
+    if (!fits)
+        map_spent(m);
+    return fits;
+}
+
 static bool is_foldable(const struct mapper *m, const struct ir_node *node, bool wanted)
 {
     size_t limit = wanted ? FOLD_WANTED_BYTES : FOLD_EAGER_BYTES, bytes = 0;
@@ -107,9 +122,10 @@ void emit_fold(struct mapper *m, uint32_t node, bool wanted)
     uint32_t made[IR_MAX_OUTPUTS];
     struct error err;
     const struct ir_node *n = ir_node(m->graph, node);
-    if (map_failed(m) || !is_foldable(m, n, wanted))
+    if (map_failed(m) || !(m->computes ? must_fold(m, n) : is_foldable(m, n, wanted)))
         return;
-    m->fold_work -= ir_node_work(m->graph, n);
+    if (!m->computes)
+        m->fold_work -= ir_node_work(m->graph, n);
     struct arena *scratch = arena_new(0);
     if (!scratch || !fold_operands(m, scratch, n, inputs, outputs)) {
         arena_free(scratch);
@@ -118,7 +134,7 @@ void emit_fold(struct mapper *m, uint32_t node, bool wanted)
     }
     enum status status = evaluator->eval(evaluator->user, m->graph, n, inputs, outputs, &err);
     arena_free(scratch);
-    if (status == STATUS_UNIMPLEMENTED)
+    if (status == STATUS_UNIMPLEMENTED && !m->computes)
         return; /* it stays a node: a backend may be able to run it */
     if (status) {
         error_prefix(&err, "cannot be computed");
@@ -297,6 +313,8 @@ void *emit_room(struct mapper *m, const struct shape *shape, enum dtype dtype)
         return NULL;
     if (shape_bytes(shape, dtype, &bytes) && bytes <= m->fold_budget)
         room = arena_alloc(m->graph->arena, bytes);
+    else if (m->computes)
+        map_spent(m);
     if (!room)
         map_exhausted(m);
     else

@@ -9,6 +9,7 @@
 
 #include "base/names.h"
 #include "engine/import/dims.h"
+#include "engine/import/late.h"
 #include "engine/import/map.h"
 #include "engine/import/ops.h"
 #include "engine/import/survey.h"
@@ -17,7 +18,10 @@
 static const size_t fold_budget = (size_t)1 << 28; /* bytes of constants computed in one import */
 static const uint64_t fold_work = UINT64_C(1) << 31;
 
-enum { UNROLLED_MAX = 1 << 16 /* nodes of all branches and iterations together */ };
+enum {
+    UNROLLED_MAX = 1 << 16, /* nodes of all branches and iterations together */
+    COMPUTED_MAX = 1 << 22, /* the same for a request */
+};
 
 /* --- inputs --- */
 
@@ -265,13 +269,16 @@ void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t ind
 
 static void import_node(struct mapper *m, const struct onnx_node *node, uint32_t index)
 {
+    uint32_t first = m->graph->n_nodes;
     map_node_begin(m, node, index);
-    bool formed = !map_failed(m);
-    if (formed)
+    bool formed = !map_failed(m), late = formed && late_reads(m, node);
+    if (formed && !late)
         map_check_operands(m);
-    if (!map_failed(m))
+    if (!map_failed(m) && !late)
         m->row->map(m);
-    if (map_failed(m) && m->survey)
+    if (late || late_takes(m, first))
+        late_add(m, node, index);
+    if (map_failed(m) && m->survey && !(m->late && m->unknown))
         survey_take(m, node, formed);
 }
 
@@ -315,14 +322,19 @@ const struct onnx_graph *map_graph(struct mapper *m, const char *name)
     return attr ? attr->graph : NULL;
 }
 
+static uint32_t unrolled_max(const struct mapper *m)
+{
+    return m->computes ? COMPUTED_MAX : UNROLLED_MAX;
+}
+
 static void import_body(struct mapper *m, const struct onnx_graph *graph, const uint32_t *inputs,
                         uint32_t *outputs)
 {
     bool found;
     for (uint32_t i = 0; i < graph->n_inputs; i++)
         map_value_add(m, graph->inputs[i].name, inputs[i]);
-    if (graph->n_nodes > UNROLLED_MAX - m->unrolled)
-        map_refuse(m, "more than %d nodes in its branches or iterations", UNROLLED_MAX);
+    if (graph->n_nodes > unrolled_max(m) - m->unrolled)
+        map_refuse(m, "more than %u nodes in its branches or iterations", unrolled_max(m));
     if (map_failed(m))
         return;
     m->unrolled += graph->n_nodes;
@@ -396,8 +408,8 @@ static void import_output(struct mapper *m, const struct onnx_value_info *output
 {
     bool found;
     uint32_t tensor = map_value_find(m, output->name, &found);
-    if (!found && m->survey && m->survey->n_refused)
-        return; /* a refused node may have been its writer */
+    if (!found && m->survey && (m->survey->n_refused || m->late->n))
+        return; /* a refused node may have been its writer, or a late one is */
     if (!found)
         map_invalid(m, "output '%s' is written by no node", output->name);
     else if (m->graph->n_outputs == IR_MAX_IO)
@@ -423,6 +435,12 @@ static void drop_taken_inputs(struct mapper *m)
     m->graph->n_inputs = kept;
 }
 
+/* Whether the outputs are the tail's. */
+static bool tailed(const struct mapper *m)
+{
+    return m->late && m->late->n && !m->survey;
+}
+
 static void import_graph(struct mapper *m)
 {
     const struct onnx_graph *graph = &m->model->graph;
@@ -435,7 +453,9 @@ static void import_graph(struct mapper *m)
     import_nodes(m, graph);
     if (!map_failed(m) && !graph->n_outputs)
         map_invalid(m, "the graph has no outputs");
-    for (uint32_t i = 0; i < graph->n_outputs && !map_failed(m); i++)
+    if (tailed(m) && !map_failed(m))
+        late_finish(m, m->options->tail);
+    for (uint32_t i = 0; i < graph->n_outputs && !map_failed(m) && !tailed(m); i++)
         import_output(m, &graph->outputs[i]);
     surveyed(m);
     drop_taken_inputs(m);
@@ -463,7 +483,9 @@ enum status map_import(struct onnx_model *model, const struct onnx_options *opti
                        struct onnx_survey *survey, struct ir_graph **out, struct error *err)
 {
     struct scope names = {.prefix = ""};
+    struct late late = {.n = 0};
     struct mapper m = {.model = model,
+                       .late = options->tail || survey ? &late : NULL,
                        .scope = &names,
                        .options = options,
                        .graph = graph_for(model),
@@ -476,6 +498,8 @@ enum status map_import(struct onnx_model *model, const struct onnx_options *opti
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = m.graph;
     import_graph(&m);
     map_scope_free(&names);
+    map_set_free(&late.names);
+    free(late.nodes);
     map_tables_free(&m);
     TRY(m.status);
     if (survey)
@@ -487,6 +511,69 @@ enum status map_import(struct onnx_model *model, const struct onnx_options *opti
     if (options->steps)
         *options->steps = m.steps;
     *out = STEAL(graph);
+    return STATUS_OK;
+}
+
+/* --- computing --- */
+
+static const void *const no_bytes = "";
+
+static void bind_known(struct mapper *m, const struct tensor_view *inputs)
+{
+    for (uint32_t i = 0; i < m->model->graph.n_inputs && !map_failed(m); i++) {
+        const struct tensor_view *v = &inputs[i];
+        const char *name = m->model->graph.inputs[i].name;
+        uint32_t tensor = emit_constant(m, v->dtype, &v->shape, v->data ? v->data : no_bytes);
+        if (!map_failed(m))
+            map_value_add(m, name, tensor);
+    }
+}
+
+static void take_known(struct mapper *m, struct tensor_view *outputs)
+{
+    const struct onnx_graph *graph = &m->model->graph;
+    m->node = NULL;
+    for (uint32_t i = 0; i < graph->n_outputs && !map_failed(m); i++) {
+        bool found;
+        const struct onnx_value_info *info = &graph->outputs[i];
+        uint32_t tensor = map_value_find(m, info->name, &found);
+        const struct ir_tensor *t = found ? ir_tensor(m->graph, tensor) : NULL;
+        if (!t || !ir_tensor_is_constant(t) || t->dtype != onnx_dtype(info->type))
+            map_invalid(m, "output '%s' is %s, and not the %s that it should be", info->name,
+                        t ? dtype_name(t->dtype) : "not made", onnx_type_name(info->type));
+        else
+            outputs[i] = (struct tensor_view){t->dtype, t->shape, (void *)(uintptr_t)t->data};
+    }
+}
+
+enum status onnx_compute(struct onnx_model *model, const struct onnx_computing *how,
+                         struct tensor_view *outputs, struct ir_graph **memory, struct error *err)
+{
+    const struct onnx_options options = {.batch = 1, .evaluator = how->evaluator};
+    struct scope names = {.prefix = ""};
+    struct error why;
+    struct mapper m = {.model = model,
+                       .scope = &names,
+                       .options = &options,
+                       .graph = graph_for(model),
+                       .fold_budget = how->memory_max,
+                       .fold_work = UINT64_MAX,
+                       .computes = true,
+                       .err = &why};
+    if (!m.graph)
+        return error_no_memory(err, "a graph");
+    CLEANUP(ir_graph_cleanup) struct ir_graph *graph = m.graph;
+    for (const struct onnx_graph *g = &model->graph; g && !map_failed(&m); g = g->next)
+        collect_uses(&m, g);
+    import_initializers(&m, &model->graph);
+    bind_known(&m, how->inputs);
+    import_nodes(&m, &model->graph);
+    take_known(&m, outputs);
+    map_scope_free(&names);
+    map_tables_free(&m);
+    if (m.status)
+        return error_copy(err, &why);
+    *memory = STEAL(graph);
     return STATUS_OK;
 }
 

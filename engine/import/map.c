@@ -50,6 +50,15 @@ void map_invalid(struct mapper *m, const char *fmt, ...)
     va_end(args);
 }
 
+void map_unknown(struct mapper *m, const char *fmt, ...)
+{
+    va_list args;
+    m->unknown = m->unknown || !m->status;
+    va_start(args, fmt);
+    fail_with(m, STATUS_UNIMPLEMENTED, fmt, args);
+    va_end(args);
+}
+
 static void fail(struct mapper *m, enum status status, const char *fmt, ...) PRINTF(3, 4);
 static void fail(struct mapper *m, enum status status, const char *fmt, ...)
 {
@@ -62,6 +71,12 @@ static void fail(struct mapper *m, enum status status, const char *fmt, ...)
 void map_exhausted(struct mapper *m)
 {
     fail(m, STATUS_RESOURCE_EXHAUSTED, "no memory, or a limit of the graph is reached");
+}
+
+void map_spent(struct mapper *m)
+{
+    fail(m, STATUS_RESOURCE_EXHAUSTED,
+         "sizes that this request leads to need more memory than one request may take");
 }
 
 void map_failed_with(struct mapper *m, enum status status, const struct error *err)
@@ -126,11 +141,21 @@ int32_t map_in_narrow(const struct mapper *m, uint32_t i)
     return value ? value->narrow : 0;
 }
 
-bool map_use_add(struct mapper *m, const char *name)
+bool map_set_has(struct value *set, const char *name)
 {
     struct value *value;
-    HASH_FIND_STR(m->used, name, value);
-    return value || table_add(m, &m->used, name, 0);
+    HASH_FIND_STR(set, name, value);
+    return value != NULL;
+}
+
+bool map_set_add(struct mapper *m, struct value **set, const char *name)
+{
+    return map_set_has(*set, name) || table_add(m, set, name, 0);
+}
+
+bool map_use_add(struct mapper *m, const char *name)
+{
+    return map_set_add(m, &m->used, name);
 }
 
 static void table_free(struct value **table)
@@ -141,6 +166,11 @@ static void table_free(struct value **table)
         HASH_DEL(*table, value); /* NOLINT: the analyser loses uthash's list */
         free(value);
     }
+}
+
+void map_set_free(struct value **set)
+{
+    table_free(set);
 }
 
 void map_scope_free(struct scope *scope)
@@ -478,8 +508,8 @@ const struct ir_tensor *map_known(struct mapper *m, uint32_t tensor)
         return ir_tensor(m->graph, tensor);
     if (map_failed(m) || tensor == IR_NONE)
         return NULL;
-    map_refuse(m, "'%s' must be known when the plan is built, and is computed from an input",
-               ir_tensor(m->graph, tensor)->name);
+    map_unknown(m, "'%s' must be known when the plan is built, and is computed from an input",
+                ir_tensor(m->graph, tensor)->name);
     return NULL;
 }
 

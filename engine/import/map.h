@@ -56,6 +56,7 @@ bool map_domain_known(const char *domain); /* some row is of this domain */
 const struct map_op *map_op_find(const char *domain, const char *op, int64_t opset,
                                  const struct map_op **other_opset);
 
+struct late;  /* late.h */
 struct value; /* a name of the file and its tensor; map.c */
 struct bytes; /* a tensor of the file and the constant it has become; map.c */
 
@@ -84,7 +85,10 @@ struct mapper {
     int64_t opset;
     const char *label; /* the node's name, or one made for it */
     uint32_t n_emitted;
-    uint64_t steps;             /* the sum of the steps that map_sequence was told */
+    struct late *late; /* nodes may be left to a tail (late.h); NULL: they may not */
+    bool unknown;      /* the failure at hand is that only a request knows some value */
+    bool computes;     /* all operands are known, and every node is evaluated (compute.c) */
+    uint64_t steps;    /* the sum of the steps that map_sequence was told */
     struct onnx_survey *survey; /* NULL: the first failure ends the import */
     enum status status;
     struct error *err;
@@ -98,7 +102,12 @@ struct ints {
 /* --- failing: the node's op, name and opset are put before the text --- */
 void map_refuse(struct mapper *m, const char *fmt, ...) PRINTF(2, 3);  /* UNIMPLEMENTED */
 void map_invalid(struct mapper *m, const char *fmt, ...) PRINTF(2, 3); /* INVALID_ARGUMENT */
-void map_exhausted(struct mapper *m); /* memory, or a limit of the graph */
+/* UNIMPLEMENTED: only a request knows a value that the graph depends on. The node may be left to a
+ * tail. */
+void map_unknown(struct mapper *m, const char *fmt, ...) PRINTF(2, 3);
+void map_exhausted(struct mapper *m);
+void map_spent(struct mapper *m);
+    /* the memory that a request may take */ /* memory, or a limit of the graph */
 /* Fails with the error of a function that was called. "Not supported" and "out of memory" stay what
  * they are; any other status becomes INVALID_ARGUMENT, because the model is at fault. */
 void map_failed_with(struct mapper *m, enum status status, const struct error *err);
@@ -222,6 +231,10 @@ bool map_value_add(struct mapper *m, const char *name, uint32_t tensor); /* fals
 void map_value_narrow(struct mapper *m, const char *name, int32_t type);
 int32_t map_in_narrow(const struct mapper *m, uint32_t i); /* the narrow type of input i, or 0 */
 bool map_use_add(struct mapper *m, const char *name);
+/* A set of names, which must outlive it; NULL is the empty one. False: failed. */
+bool map_set_add(struct mapper *m, struct value **set, const char *name);
+bool map_set_has(struct value *set, const char *name);
+void map_set_free(struct value **set);
 void map_scope_free(struct scope *scope);
 void map_tables_free(struct mapper *m);
 /* The constant that a tensor of an inner graph has already become; IR_NONE: none yet. */

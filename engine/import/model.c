@@ -103,6 +103,30 @@ enum status onnx_open_memory(const void *data, size_t size, struct onnx_model **
     return STATUS_OK;
 }
 
+enum status onnx_tail_open(const void *data, size_t size, const void *store, size_t store_size,
+                           struct onnx_model **out, struct error *err)
+{
+    static const uint8_t nothing[1];
+    struct onnx_model *model = NULL;
+    TRY(onnx_open_memory(data, size, &model, err));
+    model->store = (struct span){store_size ? store : nothing, store_size};
+    *out = model;
+    return STATUS_OK;
+}
+
+uint32_t onnx_tail_inputs(const struct onnx_model *tail)
+{
+    return tail->graph.n_inputs;
+}
+
+const char *onnx_tail_output_name(const struct onnx_model *tail, uint32_t index, enum dtype *dtype)
+{
+    if (index >= tail->graph.n_outputs)
+        return NULL;
+    *dtype = onnx_dtype(tail->graph.outputs[index].type);
+    return tail->graph.outputs[index].name;
+}
+
 /* Decodes a model whose file is mapped; takes the model over if it is good. */
 static enum status open_mapped(struct onnx_model **model, const char *name, struct onnx_model **out,
                                struct error *err)

@@ -106,6 +106,7 @@ struct onnx_attr {
 };
 
 struct onnx_node {
+    struct span body;               /* the whole message */
     const char *name, *op, *domain; /* "" if absent; domain "ai.onnx" is stored as "" */
     uint32_t n_inputs, n_outputs, n_attrs;
     const char **inputs, **outputs; /* "" for one left out */
@@ -161,6 +162,7 @@ struct onnx_model {
     struct file_map file; /* data NULL: opened from memory */
     int folder;           /* descriptor of the model's folder, or -1: no external data */
     struct span bytes;
+    struct span store; /* of a tail: what its tensors' external data points into */
     int64_t ir_version;
     uint32_t n_opsets, n_external;
     struct onnx_opset *opsets;

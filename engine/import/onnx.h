@@ -43,6 +43,31 @@ struct onnx_value {
     const char *text;
 };
 
+/*
+ * What an import leaves to be computed when a request has come: the nodes whose shapes depend on
+ * values that only a request tells, and those behind them. They stay ONNX nodes, in a model of
+ * their own, the tail. Its inputs are the outputs of the graph, in their order; its outputs are the
+ * model's. onnx_compute runs it.
+ */
+struct onnx_tail_output {
+    const char *name; /* the file's */
+    enum dtype dtype;
+    struct shape shape; /* -1: a request tells */
+};
+
+struct onnx_tail {
+    /* Keeps the bytes of a constant that the tail reads; *offset tells where, from the beginning of
+     * what onnx_tail_open is given as `store`. NULL: the tail is not to be opened. */
+    enum status (*keep)(void *user, const void *data, size_t size, uint64_t *offset,
+                        struct error *err);
+    void *user;
+    uint32_t n_nodes; /* 0: nothing is left, and the rest means nothing */
+    uint32_t n_outputs;
+    struct onnx_tail_output outputs[IR_MAX_IO];
+    void *model; /* malloc-ed */
+    size_t size;
+};
+
 struct onnx_options {
     /* Bound to the first dimension of every graph input where it is symbolic (or 0 or -1). Callers
      * pass at least 1: with 0 such a dimension stays open, which is an error. */
@@ -53,6 +78,7 @@ struct onnx_options {
     uint32_t n_values;
     struct ir_evaluator evaluator;
     const struct log_sink *log;
+    struct onnx_tail *tail; /* NULL: what would be left to a tail is refused */
     /* If not NULL: becomes the number of steps that recurrent layers and loops of the model take.
      * If it changes with `batch`, the first dimension of the inputs is time and does not count
      * instances. */
@@ -102,6 +128,33 @@ const void *onnx_bytes(const struct onnx_model *model, size_t *size);
 
 enum status onnx_import(struct onnx_model *model, const struct onnx_options *options,
                         struct ir_graph **out, struct error *err);
+
+/* --- tails --- */
+
+/* Opens a tail that an import has made; all bytes must outlive the model. Nothing in them is
+ * trusted. */
+enum status onnx_tail_open(const void *data, size_t size, const void *store, size_t store_size,
+                           struct onnx_model **out, struct error *err);
+uint32_t onnx_tail_inputs(const struct onnx_model *tail);
+/* The name and the declared type of an output; NULL: there is no output of this number. */
+const char *onnx_tail_output_name(const struct onnx_model *tail, uint32_t index, enum dtype *dtype);
+
+/*
+ * Computes all nodes of a model, one after the other, each by the evaluator as soon as its
+ * operands' shapes and values are there. Any number of threads may do so at once.
+ *
+ * `inputs` has a view for each input of the model. `outputs` gets a view for each of its outputs;
+ * their bytes are good until *memory, which the caller frees, or until the inputs' are gone.
+ * RESOURCE_EXHAUSTED: more than `memory_max` bytes are needed, or too many steps. OUT_OF_RANGE,
+ * INVALID_ARGUMENT and others: a node fails for these values.
+ */
+struct onnx_computing {
+    const struct tensor_view *inputs;
+    struct ir_evaluator evaluator;
+    size_t memory_max;
+};
+enum status onnx_compute(struct onnx_model *model, const struct onnx_computing *how,
+                         struct tensor_view *outputs, struct ir_graph **memory, struct error *err);
 
 /* --- what a model is and takes, without building it --- */
 

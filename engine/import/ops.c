@@ -89,10 +89,9 @@ static const struct map_op ops[] = {
 
     /* control flow */
     {"If", "", 1, LAST, map_if, 0, IO(1, 1, MANY), T(BOOL), OP(SELECT),
-     "then_branch:g else_branch:g",
-     "a condition that is computed from an input, if the branches give different shapes"},
+     "then_branch:g else_branch:g", NULL},
     {"Loop", "", 1, LAST, map_loop, 0, IO(0, MANY, MANY), T(I64), OP(CONCAT),
-     "body:g", "a number of iterations that is computed from an input, or is above 1,024"},
+     "body:g", "more than 1,024 iterations that are known when the plan is built"},
     {"Scan", "", 9, LAST, map_scan, 0, IO(1, MANY, MANY), ANY, OP(SLICE) | OP(CONCAT),
      "body:g num_scan_inputs:i scan_input_axes:I scan_input_directions:I scan_output_axes:I "
      "scan_output_directions:I", "more than 1,024 iterations"},
@@ -400,7 +399,7 @@ static const struct map_op ops[] = {
     {"MaxRoiPool", "", 1, LAST, map_max_roi_pool, 0, IO(2, 2, 1), FLOATS, OP(ROI_POOL),
      "pooled_shape:I spatial_scale:f", NULL},
     {"NonMaxSuppression", "", 10, LAST, map_nms, 0, IO(2, 5, 1), T(F32), OP(NMS),
-     "center_point_box:b", "a limit or threshold that is computed from an input"},
+     "center_point_box:b", NULL},
     {"RoiAlign", "", 10, LAST, map_roi_align, 0, IO(3, 3, 1), FLOATS, OP(ROI_POOL),
      "coordinate_transformation_mode:s mode:s output_height:i output_width:i sampling_ratio:i "
      "spatial_scale:f", "more than 256 samples"},
@@ -447,14 +446,14 @@ static const struct map_op ops[] = {
 
     /* by index */
     {"Compress", "", 9, LAST, map_compress, 0, IO(2, 2, 1), ANY, OP(GATHER),
-     "axis:i", "a condition that is computed from an input"},
+     "axis:i", NULL},
     {"Gather", "", 1, LAST, map_gather, 0, IO(2, 2, 1), ANY, OP(GATHER), "axis:i", NULL},
     {"GatherElements", "", 11, LAST, map_gather_elements, 0, IO(2, 2, 1), ANY, OP(GATHER_ELEMENTS),
      "axis:i", NULL},
     {"GatherND", "", 11, LAST, map_gather_nd, 0, IO(2, 2, 1), ANY, OP(GATHER_ND),
      "batch_dims:i", NULL},
     {"NonZero", "", 9, LAST, map_non_zero, 0, IO(1, 1, 1), ANY, 0,
-     NULL, "an input that is not known when the plan is built"},
+     NULL, NULL},
     {"OneHot", "", 9, LAST, map_one_hot, 0, {3, 3, 1, 2}, ANY, OP(ONE_HOT), "axis:i", NULL},
     {"ReverseSequence", "", 10, LAST, map_reverse_sequence, 0, IO(2, 2, 1),
      ANY, OP(GATHER_ND) | OP(TRANSPOSE), "batch_axis:i time_axis:i", NULL},
@@ -466,7 +465,7 @@ static const struct map_op ops[] = {
     {"ScatterND", "", 11, LAST, map_scatter_nd, 0, IO(3, 3, 1), ANY, OP(SCATTER_ND),
      "reduction:s", NULL},
     {"Unique", "", 11, LAST, map_unique, 0, IO(1, 1, 4), ANY, 0,
-     "axis:i sorted:b", "an input that is not known when the plan is built"},
+     "axis:i sorted:b", NULL},
 
     /* known when the plan is built */
     {"BlackmanWindow", "", 17, LAST, map_window, MAP_WINDOW_BLACKMAN, IO(1, 1, 1), INDICES, 0,
@@ -489,7 +488,7 @@ static const struct map_op ops[] = {
     {"OptionalHasElement", "", 15, LAST, map_optional_has, 0, IO(0, 1, 1), ANY, 0,
      NULL, "sequences and maps"},
     {"Range", "", 11, LAST, map_range, 0, IO(3, 3, 1), T(I16) | INDICES | T(F32) | T(F64), 0,
-     NULL, "inputs that are not known when the plan is built; more than 2^20 values"},
+     NULL, "more than 2^20 values"},
     {"Shape", "", 1, LAST, map_shape_of, 0, IO(1, 1, 1), ANY, 0, "end:i start:i", NULL},
     {"Size", "", 1, LAST, map_size_of, 0, IO(1, 1, 1), ANY, 0, NULL, NULL},
 };

@@ -76,11 +76,14 @@ void map_nms(struct mapper *m)
 {
     const uint32_t inputs[] = {map_in(m, 0), map_in(m, 1)};
     uint32_t most = map_in_opt(m, 2);
-    int64_t k = most == IR_NONE ? 0 : map_known_int(m, most);
+    /* Exporters write the largest number there is for "all". */
+    int64_t k = most == IR_NONE ? 0 : MIN(map_known_int(m, most), IR_MAX_DIM);
     double overlap = threshold(m, 3, 0), least = threshold(m, 4, 0);
     if (map_can_make_known(m, inputs[0]) && map_can_make_known(m, inputs[1])) {
         map_make_known(m, inputs[0]);
         map_make_known(m, inputs[1]);
+    } else if (m->late) {
+        map_unknown(m, "how many boxes it selects is computed from an input");
     }
     uint32_t node = emit_begin(m, IR_OP_NMS, 2, inputs);
     emit_int(m, node, IR_ATTR_K, MAX(k, 0));

@@ -15,7 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITERATIONS_MAX = 1024 };
+enum { ITERATIONS_MAX = 1024, ITERATIONS_COMPUTED_MAX = 1 << 16 };
+
+static uint32_t iterations_max(const struct mapper *m)
+{
+    return m->computes ? ITERATIONS_COMPUTED_MAX : ITERATIONS_MAX;
+}
 
 /* --- If --- */
 
@@ -83,11 +88,11 @@ static bool are_alike(const struct mapper *m, uint32_t a, uint32_t b)
 static void refuse_unlike(struct mapper *m, uint32_t a, uint32_t b)
 {
     char x[SHAPE_TEXT_MAX], y[SHAPE_TEXT_MAX];
-    map_refuse(m,
-               "its condition is computed from an input, and its branches give %s %s and %s %s: "
-               "only equal types and shapes can be chosen from at run time",
-               dtype_name(map_dtype(m, a)), shape_format(map_shape(m, a), x),
-               dtype_name(map_dtype(m, b)), shape_format(map_shape(m, b), y));
+    map_unknown(m,
+                "its condition is computed from an input, and its branches give %s %s and %s %s: "
+                "only equal types and shapes can be chosen from at run time",
+                dtype_name(map_dtype(m, a)), shape_format(map_shape(m, a), x),
+                dtype_name(map_dtype(m, b)), shape_format(map_shape(m, b), y));
 }
 
 /* Makes outputs that choose between two imported branches when a request comes with the
@@ -98,10 +103,10 @@ static void choose(struct mapper *m, uint32_t cond, uint32_t first, const uint32
     uint32_t n = m->node->n_outputs, layers = m->graph->n_nodes - first;
     uint32_t failing = find_failing(m, first);
     if (failing != IR_NONE)
-        map_refuse(m,
-                   "its condition is computed from an input, so both branches would run, but '%s' "
-                   "may fail for values that it should not be given",
-                   ir_node(m->graph, failing)->name);
+        map_unknown(m,
+                    "its condition is computed from an input, so both branches would run, but "
+                    "'%s' may fail for values that it should not be given",
+                    ir_node(m->graph, failing)->name);
     for (uint32_t i = 0; i < n && !map_failed(m); i++)
         if (!are_alike(m, then[i], other[i]))
             refuse_unlike(m, then[i], other[i]);
@@ -275,7 +280,7 @@ static int64_t read_trips(struct mapper *m)
     if (trips == IR_NONE)
         return -1;
     if (!map_make_known(m, trips) && !map_failed(m))
-        map_refuse(m, "its number of iterations is computed from an input");
+        map_unknown(m, "its number of iterations is computed from an input");
     int64_t n = map_known_int(m, trips);
     return n < 0 ? 0 : n;
 }
@@ -299,7 +304,7 @@ static bool loop_goes_on(struct mapper *m, uint32_t cond)
 {
     bool value = false;
     if (!known_flag(m, cond, &value))
-        map_refuse(m, "whether it goes on is computed from an input");
+        map_unknown(m, "whether it goes on is computed from an input");
     return value && !map_failed(m);
 }
 
@@ -309,18 +314,16 @@ void map_loop(struct mapper *m)
     int64_t trips = read_trips(m);
     uint32_t cond = map_in_opt(m, 1);
     read_loop(m, &u);
-    if (trips > ITERATIONS_MAX)
-        map_refuse(m, "%" PRId64 " iterations, the limit is %d", trips, ITERATIONS_MAX);
-    u.max = trips < 0 ? ITERATIONS_MAX : (uint32_t)trips;
+    u.max = trips < 0 || trips > iterations_max(m) ? iterations_max(m) : (uint32_t)trips;
     bool go_on = map_failed(m) || cond == IR_NONE || loop_goes_on(m, cond);
     if (map_failed(m))
         return;
     unroll_begin(m, &u);
     for (uint32_t i = 0; i < u.n_state && !map_failed(m); i++)
         u.inputs[2 + i] = map_in(m, 2 + i);
-    while (go_on && !map_failed(m) && (trips < 0 || u.n < u.max)) {
+    while (go_on && !map_failed(m) && (trips < 0 || u.n < trips)) {
         if (u.n == u.max) {
-            map_refuse(m, "its condition ends it after more than %d iterations", ITERATIONS_MAX);
+            map_refuse(m, "more than %u iterations", u.max);
             break;
         }
         u.inputs[0] = emit_scalar(m, DTYPE_I64, u.n);
@@ -442,8 +445,8 @@ void map_scan(struct mapper *m)
     *s = (struct scan){.n_in = 0};
     read_scan(m, s);
     int64_t length = read_length(m, s);
-    if (length > ITERATIONS_MAX)
-        map_refuse(m, "%" PRId64 " iterations, the limit is %d", length, ITERATIONS_MAX);
+    if (length > iterations_max(m))
+        map_refuse(m, "%" PRId64 " iterations, the limit is %u", length, iterations_max(m));
     if (map_failed(m))
         return;
     s->u.max = (uint32_t)length;

@@ -187,10 +187,26 @@ static enum status external_map(struct onnx_model *model, const char *location,
     return STATUS_OK;
 }
 
+/* External data of a tail lies in its plan; there is no folder, and a location says nothing. */
+static enum status stored_bytes(const struct onnx_model *model, const struct onnx_tensor *tensor,
+                                size_t bytes, const void **data, struct error *err)
+{
+    if (tensor->length != bytes || tensor->offset > model->store.size ||
+        model->store.size - tensor->offset < bytes ||
+        tensor->offset % dtype_size(onnx_dtype(tensor->type)))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "tensor '%s': its bytes lie outside of what the plan keeps for it",
+                         tensor->name);
+    *data = model->store.data + tensor->offset;
+    return STATUS_OK;
+}
+
 static enum status external_bytes(struct onnx_model *model, const struct onnx_tensor *tensor,
                                   size_t bytes, const void **data, struct error *err)
 {
     const struct file_map *map = NULL;
+    if (model && model->store.data)
+        return stored_bytes(model, tensor, bytes, data, err);
     if (!model || model->folder < 0 || !tensor->location)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "tensor '%s': its data is external, and there is no file to look in",

@@ -27,6 +27,13 @@ static enum status load(struct inferd_engine_device *device, const struct source
             "dimension 0; build a plan for one size of each",
             from->path);
     }
+    if (engine_describe(*out)->late) {
+        engine_unref(*out);
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "%s: a request tells the sizes of its outputs, for which this library has "
+                         "no call; serve it by inferd",
+                         from->path);
+    }
     log_write(&device->log, LOG_INFO, "plan %s: loaded in %.1f ms, %zu bytes of weights",
               from->path, (double)(clock_now_ns() - begin) / NS_PER_MS,
               engine_describe(*out)->weight_bytes);

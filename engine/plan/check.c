@@ -467,6 +467,37 @@ static enum status check_exactness(const struct plan *plan, struct error *err)
     return STATUS_OK;
 }
 
+/* --- tails --- */
+
+/* A tail's dimensions are as a request tells; no arithmetic is done on them before it has. */
+static enum status check_late(const struct plan *plan, struct error *err)
+{
+    for (uint32_t i = 0; i < plan->n_late; i++) {
+        const struct plan_binding *b = &plan->late[i];
+        bool ok = plan_name_ok(b->name) && b->dtype != DTYPE_NONE;
+        for (uint32_t k = 0; k < i; k++)
+            ok = ok && strcmp(plan->late[k].name, b->name) != 0;
+        for (uint32_t d = 0; d < b->shape.rank; d++)
+            ok = ok && b->shape.dim[d] >= -1 && b->shape.dim[d] <= IR_MAX_DIM;
+        if (!ok)
+            return bad(err, "an output of a tail is not what it should be", b->name);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_tails(const struct plan *plan, struct error *err)
+{
+    if (plan->n_late && plan->batched)
+        return bad(err, "a plan with tails, and batched", plan->name);
+    for (uint32_t i = 0; i < plan->n_profiles; i++) {
+        const struct plan_profile *p = &plan->profiles[i];
+        if ((p->tail_size != 0) != (plan->n_late != 0) || p->tail_offset > plan->tail_bytes ||
+            p->tail_size > plan->tail_bytes - p->tail_offset)
+            return bad(err, "a tail outside of its section", plan->name);
+    }
+    return check_late(plan, err);
+}
+
 /* --- points --- */
 
 static enum status check_free(const struct plan *plan, struct error *err)
@@ -528,5 +559,6 @@ enum status plan_check(const struct plan *plan, struct error *err)
             first = p;
         TRY(check_profile(plan, p, first, err));
     }
+    TRY(check_tails(plan, err));
     return check_exactness(plan, err);
 }

@@ -475,6 +475,8 @@ static bool on_profile(pb_istream_t *in, const pb_field_t *field UNUSED, void **
     struct plan_profile *p = &plan->profiles[plan->n_profiles - 1];
     p->batch = msg.batch;
     p->tensor_bytes = msg.tensor_bytes;
+    p->tail_offset = msg.tail_offset;
+    p->tail_size = msg.tail_size;
     memcpy(p->values, values.shape.dim, values.shape.rank * sizeof(p->values[0]));
     return ok;
 }
@@ -615,6 +617,8 @@ enum status plan_decode(struct plan *plan, const void *data, size_t size, struct
     struct text name = {.d = &d, .value = ""};
     struct bindings inputs = {&d, &plan->n_inputs, plan->inputs, plan->input_axes};
     struct bindings outputs = {&d, &plan->n_outputs, plan->outputs, plan->output_axes};
+    struct plan_axes no_axes[IR_MAX_IO]; /* a tail's outputs have none */
+    struct bindings late = {&d, &plan->n_late, plan->late, no_axes};
     inferd_plan_Plan msg = {
         .name = TEXT(name),
         .inputs = {.funcs.decode = on_binding, .arg = &inputs},
@@ -622,6 +626,7 @@ enum status plan_decode(struct plan *plan, const void *data, size_t size, struct
         .profiles = {.funcs.decode = on_profile, .arg = &d},
         .exactness = {.funcs.decode = on_exactness, .arg = &d},
         .free = {.funcs.decode = on_free, .arg = &d},
+        .late = {.funcs.decode = on_binding, .arg = &late},
     };
     pb_istream_t in = pb_istream_from_buffer(data, size);
     if (!pb_decode(&in, inferd_plan_Plan_fields, &msg)) {

@@ -291,6 +291,8 @@ static bool put_profiles(pb_ostream_t *out, const pb_field_t *field, void *const
             .tensor_bytes = p->plan->profiles[i].tensor_bytes,
             .scales = ENCODE(put_scales, graph),
             .values = ENCODE(put_dims, &values),
+            .tail_offset = p->plan->profiles[i].tail_offset,
+            .tail_size = p->plan->profiles[i].tail_size,
         };
         if (!put_message(out, field, inferd_plan_Profile_fields, &msg))
             return false;
@@ -393,6 +395,8 @@ enum status plan_encode(const struct plan *plan, const struct plan_offsets *offs
 {
     struct bindings inputs = {plan->n_inputs, plan->inputs, plan->input_axes};
     struct bindings outputs = {plan->n_outputs, plan->outputs, plan->output_axes};
+    static const struct plan_axes no_axes[IR_MAX_IO];
+    struct bindings late = {plan->n_late, plan->late, no_axes};
     struct plan_arg profiles = {plan, offsets};
     inferd_plan_Plan msg = {
         .name = ENCODE(put_text, plan->name),
@@ -402,6 +406,7 @@ enum status plan_encode(const struct plan *plan, const struct plan_offsets *offs
         .profiles = ENCODE(put_profiles, &profiles),
         .exactness = ENCODE(put_exactness, &plan->exactness),
         .free = ENCODE(put_free, plan),
+        .late = ENCODE(put_bindings, &late),
     };
     pb_ostream_t sizing = PB_OSTREAM_SIZING;
     if (!pb_encode(&sizing, inferd_plan_Plan_fields, &msg))

@@ -7,6 +7,7 @@
  *   next multiple of 4096     weight section: each constant at a multiple of 64, zeros between
  *   next multiple of 4096     code section: compiled tactics, laid out in the same way. They are no
  *                             part of the weights, because the weights go to the device as they are
+ *   next multiple of 4096     tail section: what is computed when a request has come (plan.h)
  *
  * Numbers are in the byte order of the machine that wrote them; `endian` tells which. `digest` is
  * the XXH3 128-bit hash, in canonical form, of a header whose `digest` is the hash of all bytes
@@ -31,7 +32,7 @@
 #define PLAN_MAGIC "INFERDPL"
 
 enum {
-    PLAN_VERSION = 5,
+    PLAN_VERSION = 6,
     PLAN_ENDIAN = 0x01020304,
     PLAN_PAGE = 4096,
     PLAN_MAX_STRUCTURE = 64 << 20,
@@ -45,10 +46,11 @@ struct plan_header {
     uint64_t structure_offset, structure_size;
     uint64_t weights_offset, weights_size;
     uint64_t code_offset, code_size;
+    uint64_t tail_offset, tail_size;
     uint8_t model_digest[16];
     uint8_t digest[16];
     char device[PLAN_DEVICE_MAX]; /* terminated, zeros behind it */
-    uint8_t reserved[24];         /* zeros */
+    uint8_t reserved[8];          /* zeros */
 };
 
 _Static_assert(sizeof(struct plan_header) == 512, "the header has no padding");

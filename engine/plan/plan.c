@@ -27,6 +27,7 @@ void plan_free(struct plan *plan)
     for (uint32_t i = 0; i < plan->n_profiles; i++)
         ir_graph_free(plan->profiles[i].graph);
     arena_free(plan->arena);
+    free(plan->tail_memory);
     file_unmap(&plan->map);
     free(plan);
 }

@@ -66,6 +66,7 @@ struct plan_free {
 struct plan_profile {
     uint32_t batch; /* 1 for a model that is not batched */
     int64_t values[PLAN_MAX_FREE];
+    uint64_t tail_offset, tail_size; /* its tail's model, in plan->tail, if the plan has tails */
     struct ir_graph *graph;
     uint64_t tensor_bytes; /* sum of the intermediate tensors: the arena if they shared no bytes */
 };
@@ -103,6 +104,14 @@ struct plan {
     struct plan_axes input_axes[IR_MAX_IO], output_axes[IR_MAX_IO];
     struct plan_free free[PLAN_MAX_FREE];
     struct plan_profile profiles[PLAN_MAX_PROFILES]; /* by points, then by rising batch */
+    /* If some sizes of the model are only known when a request has come, its profiles end with a
+     * tail (engine/import/onnx.h), which reads `outputs` and makes the model's outputs. These then
+     * stand here, with -1 where a request tells. Such a plan is not batched. */
+    uint32_t n_late;
+    struct plan_binding late[IR_MAX_IO];
+    const void *tail; /* all tails, and what they keep; not trusted */
+    size_t tail_bytes;
+    void *tail_memory; /* of `tail`, for free(); NULL: it is elsewhere */
     struct plan_exactness exactness;
     const void *weights; /* set by the reader; constants point into it */
     size_t weight_bytes;

@@ -45,7 +45,7 @@ static bool section_ok(uint64_t offset, uint64_t size, uint64_t file_size)
 /* Whether the sections are where they must be; their sizes leave only one right answer. */
 static bool sections_ok(const struct plan_header *h, size_t size)
 {
-    size_t end, code;
+    size_t end, code, tail;
     return h->file_size == size && h->structure_offset == sizeof(*h) &&
            h->structure_size <= PLAN_MAX_STRUCTURE &&
            section_ok(h->structure_offset, h->structure_size, size) &&
@@ -53,7 +53,10 @@ static bool sections_ok(const struct plan_header *h, size_t size)
            h->weights_offset == end && section_ok(h->weights_offset, h->weights_size, size) &&
            checked_round_up(end + h->weights_size, PLAN_PAGE, &code) &&
            h->code_offset == (h->code_size ? code : end + h->weights_size) &&
-           section_ok(h->code_offset, h->code_size, size) && h->code_offset + h->code_size == size;
+           section_ok(h->code_offset, h->code_size, size) &&
+           checked_round_up(h->code_offset + h->code_size, PLAN_PAGE, &tail) &&
+           h->tail_offset == (h->tail_size ? tail : h->code_offset + h->code_size) &&
+           section_ok(h->tail_offset, h->tail_size, size) && h->tail_offset + h->tail_size == size;
 }
 
 /* Checks what can be checked without the rest of the file. */
@@ -114,6 +117,8 @@ static enum status read_hashed(const void *data, size_t size, XXH128_hash_t rest
     plan->weight_bytes = h.weights_size;
     plan->code = (const char *)data + h.code_offset;
     plan->code_bytes = h.code_size;
+    plan->tail = (const char *)data + h.tail_offset;
+    plan->tail_bytes = h.tail_size;
     TRY(plan_decode(plan, (const char *)data + h.structure_offset, h.structure_size, err));
     TRY(plan_check(plan, err));
     *out = STEAL(plan);

@@ -149,13 +149,17 @@ static enum status emit_section(struct sink *sink, const struct section *section
 
 /* Puts everything behind the header into the sink. */
 static enum status emit(struct sink *sink, const struct plan_header *header, const void *structure,
-                        const struct layout *layout, struct error *err)
+                        const struct layout *layout, const void *tail, struct error *err)
 {
     sink->at = header->structure_offset;
     TRY(sink_put(sink, structure, header->structure_size, err));
     TRY(sink_pad(sink, header->weights_offset, err));
     TRY(emit_section(sink, &layout->weights, header->weights_offset, err));
-    return emit_section(sink, &layout->code, header->code_offset, err);
+    TRY(emit_section(sink, &layout->code, header->code_offset, err));
+    if (!header->tail_size)
+        return STATUS_OK;
+    TRY(sink_pad(sink, header->tail_offset, err));
+    return sink_put(sink, tail, header->tail_size, err);
 }
 
 static int hex_value(char c)
@@ -166,11 +170,13 @@ static int hex_value(char c)
 static bool header_init(struct plan_header *h, const struct plan *plan, size_t structure_size,
                         uint64_t weights_size, uint64_t code_size)
 {
-    size_t offset, code, size;
+    size_t offset, code, tail, size;
     if (!checked_round_up(sizeof(*h) + structure_size, PLAN_PAGE, &offset) ||
         !checked_add(offset, weights_size, &code) ||
         (code_size && !checked_round_up(code, PLAN_PAGE, &code)) ||
-        !checked_add(code, code_size, &size))
+        !checked_add(code, code_size, &tail) ||
+        (plan->tail_bytes && !checked_round_up(tail, PLAN_PAGE, &tail)) ||
+        !checked_add(tail, plan->tail_bytes, &size))
         return false;
     memset(h, 0, sizeof(*h));
     memcpy(h->magic, PLAN_MAGIC, sizeof(h->magic));
@@ -183,6 +189,8 @@ static bool header_init(struct plan_header *h, const struct plan *plan, size_t s
     h->weights_size = weights_size;
     h->code_offset = code;
     h->code_size = code_size;
+    h->tail_offset = tail;
+    h->tail_size = plan->tail_bytes;
     for (size_t i = 0; i < 16 && plan->digest[2 * i] && plan->digest[2 * i + 1]; i++)
         h->model_digest[i] =
             (uint8_t)(hex_value(plan->digest[2 * i]) << 4 | hex_value(plan->digest[2 * i + 1]));
@@ -192,13 +200,13 @@ static bool header_init(struct plan_header *h, const struct plan *plan, size_t s
 
 /* Sets the header's digest. */
 static enum status digest(struct plan_header *header, const void *structure,
-                          const struct layout *layout, struct error *err)
+                          const struct layout *layout, const void *tail, struct error *err)
 {
     struct sink hash = {.hash = XXH3_createState()};
     if (!hash.hash)
         return error_no_memory(err, "a plan");
     XXH3_128bits_reset(hash.hash);
-    enum status status = emit(&hash, header, structure, layout, err);
+    enum status status = emit(&hash, header, structure, layout, tail, err);
     plan_digest(header, XXH3_128bits_digest(hash.hash), header->digest);
     XXH3_freeState(hash.hash);
     return status;
@@ -216,9 +224,9 @@ enum status plan_write_to(struct file_writer *writer, const struct plan *plan, s
     TRY(plan_encode(plan, &layout.offsets, &structure, &size, err));
     if (!header_init(&header, plan, size, layout.weights.size, layout.code.size))
         return error_set(err, STATUS_OUT_OF_RANGE, "plan: too large");
-    TRY(digest(&header, structure, &layout, err));
+    TRY(digest(&header, structure, &layout, plan->tail, err));
     TRY(file_writer_put(writer, &header, sizeof(header), err));
-    TRY(emit(&file, &header, structure, &layout, err));
+    TRY(emit(&file, &header, structure, &layout, plan->tail, err));
     return file_writer_commit(writer, err);
 }
 

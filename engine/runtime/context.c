@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "engine/runtime/memory.h"
 
 /* --- life --- */
@@ -84,6 +85,7 @@ void context_free(struct context *ctx)
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->base[SIDE_HOST]);
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->staging);
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->boxes);
+    context_tail_free(ctx);
     if (ctx->values)
         memory_free(ctx->lane->device, MEMORY_PINNED, ctx->values->buffer);
     engine_unref(ctx->engine);
@@ -230,7 +232,7 @@ enum status context_enqueue_batch(struct context *ctx, const struct engine_batch
     struct profile *p = NULL;
     TRY(check(ctx, batch, inputs, &p, err));
     ctx->last = NULL;
-    note_batch(ctx, batch, output);
+    note_batch(ctx, batch, ctx->tail_input ? ctx->tail_input : output);
     if (ctx->backend->range_begin)
         ctx->backend->range_begin(p->range);
     enum status status = start(ctx, p, batch->requests != NULL, inputs, err);
@@ -257,6 +259,7 @@ enum status context_wait(struct context *ctx, struct engine_times *times, struct
 {
     struct profile *p = ctx->running;
     struct engine_times t;
+    uint64_t tail_ns = 0;
     if (!p)
         return error_set(err, STATUS_FAILED_PRECONDITION, "the context is not running a batch");
     ctx->running = NULL;
@@ -266,8 +269,13 @@ enum status context_wait(struct context *ctx, struct engine_times *times, struct
     ctx->last = status ? NULL : p;
     if (status)
         return status;
-    if (ctx->output)
+    if (ctx->tail_input) {
+        uint64_t begin_ns = clock_now_ns();
+        TRY(context_tail_run(ctx, p, err));
+        tail_ns = clock_now_ns() - begin_ns;
+    } else if (ctx->output) {
         context_box_outputs(ctx, p);
+    }
     if (p->layers)
         TRY(context_layer_times_add(ctx, p, err));
     if (!times)
@@ -275,6 +283,7 @@ enum status context_wait(struct context *ctx, struct engine_times *times, struct
     uint64_t *const parts[] = {&t.input_ns, &t.compute_ns, &t.output_ns};
     for (uint32_t i = 0; i < ARRAY_LEN(parts); i++)
         TRY(ctx->backend->event_elapsed(ctx->events[i], ctx->events[i + 1], parts[i], err));
+    t.compute_ns += tail_ns;
     *times = t;
     return STATUS_OK;
 }

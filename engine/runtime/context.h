@@ -7,6 +7,7 @@
  *   context_io.c     brings inputs to where the layers read them, and outputs to the caller
  *   context_box.c    the same for tensors in which instances do not lie one behind the other
  *   context_run.c    launches the layers between inputs and outputs
+ *   context_tail.c   computes what has sizes that only a request tells
  *   layer_times.c    the time of each layer, and of each part of a batch
  *   layer_values.c   the values that each layer writes
  *
@@ -110,11 +111,13 @@ struct context {
     uint32_t n_layer_events;
     struct layer_values *values; /* NULL: nobody looks */
     uint32_t half_step; /* while a whole profile is captured: the step in the middle of its time */
-    struct profile *running;    /* between enqueue and wait */
-    struct engine_batch batch;  /* what runs; never without requests */
-    struct engine_request lone; /* the only one, if the caller named none */
-    char *output;               /* where its outputs go; or NULL */
-    const struct profile *last; /* of the batch that ended last, if it did not fail; or NULL */
+    char *tail_input;   /* MEMORY_PINNED: what the layers make for the tail; or NULL */
+    struct engine_results *results; /* of the tail that ran last; NULL: taken */
+    struct profile *running;        /* between enqueue and wait */
+    struct engine_batch batch;      /* what runs; never without requests */
+    struct engine_request lone;     /* the only one, if the caller named none */
+    char *output;                   /* where its outputs go; or NULL */
+    const struct profile *last;     /* of the batch that ended last, if it did not fail; or NULL */
 };
 
 static inline void *context_take(struct context *ctx, size_t count, size_t size)
@@ -188,6 +191,14 @@ enum status context_run(struct context *ctx, struct profile *p, bool plain, stru
 /* Launches the steps of one part, with a mark before the first and behind each if `stamp`. */
 enum status context_launch(struct context *ctx, struct profile *p, uint32_t part, bool stamp,
                            struct error *err);
+
+/* --- context_tail.c --- */
+
+/* Takes memory for what a tail reads, if there are tails. */
+enum status context_tail_new(struct context *ctx, struct error *err);
+void context_tail_free(struct context *ctx);
+/* Runs the tail of a profile whose outputs are there. */
+enum status context_tail_run(struct context *ctx, const struct profile *p, struct error *err);
 
 /* --- layer_times.c --- */
 

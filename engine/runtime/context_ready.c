@@ -395,6 +395,7 @@ enum status context_make_ready(struct context *ctx, struct error *err)
     TRY(engine_padding(ctx->engine, err));
     TRY(take_memory(ctx, err));
     TRY(take_lists(ctx, err));
+    TRY(context_tail_new(ctx, err));
     for (uint32_t i = 0; i < N_EVENTS; i++)
         TRY(ctx->backend->event_new(ctx->lane->device, i != EVENT_BORDER, &ctx->events[i], err));
     for (uint32_t i = 0; i < ctx->engine->info.n_profiles; i++) {

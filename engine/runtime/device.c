@@ -74,6 +74,7 @@ enum status engine_device_open(const char *spec, const struct device_options *op
     TRY(backend->device_open(&own, out, err));
     (*out)->reference_only = own.reference_only;
     (*out)->allocator = own.allocator;
+    (*out)->tail_bytes = own.tail_bytes;
     return STATUS_OK;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "engine/import/onnx.h"
 #include "engine/runtime/fault.h"
 #include "engine/runtime/internal.h"
 #include "engine/runtime/layer_values.h"
@@ -274,6 +275,77 @@ static enum status describe(struct engine *engine, struct error *err)
     return STATUS_OK;
 }
 
+/* --- tails --- */
+
+/* What a tail says of itself must be what the plan says of it. */
+static enum status check_tail(const struct engine *engine, const struct onnx_model *tail,
+                              uint32_t reads, struct error *err)
+{
+    const struct plan *plan = engine->plan;
+    enum dtype dtype;
+    bool ok = onnx_tail_inputs(tail) == reads && !onnx_tail_output_name(tail, plan->n_late, &dtype);
+    for (uint32_t i = 0; i < plan->n_late && ok; i++)
+        ok = onnx_tail_output_name(tail, i, &dtype) && dtype == plan->late[i].dtype;
+    return ok ? STATUS_OK
+              : error_set(err, STATUS_DATA_LOSS, "plan: a tail with other inputs or outputs");
+}
+
+static enum status open_tails(struct engine *engine, struct error *err)
+{
+    const struct plan *plan = engine->plan;
+    if (!plan->n_late)
+        return STATUS_OK;
+    engine->tails = take(engine, plan->n_profiles, sizeof(*engine->tails));
+    if (!engine->tails)
+        return error_no_memory(err, "an engine");
+    for (uint32_t i = 0; i < plan->n_profiles; i++) {
+        const struct plan_profile *p = &plan->profiles[i];
+        enum status status = onnx_tail_open((const char *)plan->tail + p->tail_offset, p->tail_size,
+                                            plan->tail, plan->tail_bytes, &engine->tails[i], err);
+        if (status) {
+            error_prefix(err, "plan: a tail");
+            return status == STATUS_RESOURCE_EXHAUSTED ? status
+                                                       : error_recast(err, CAUSE_DATA_LOSS);
+        }
+        TRY(check_tail(engine, engine->tails[i], p->graph->n_outputs, err));
+    }
+    return STATUS_OK;
+}
+
+/* Shows the outputs of the tails in place of those that they read. */
+static bool show_late(struct engine *engine)
+{
+    const struct plan *plan = engine->plan;
+    struct engine_info *shown = &engine->shown;
+    struct engine_binding *list = take(engine, plan->n_late, sizeof(*list));
+    struct engine_point *points = take(engine, engine->info.n_points, sizeof(*points));
+    if (!list || !points)
+        return false;
+    for (uint32_t i = 0; i < plan->n_late; i++)
+        list[i] = (struct engine_binding){plan->late[i].name, plan->late[i].dtype,
+                                          plan->late[i].shape, 0};
+    for (uint32_t i = 0; i < shown->n_points; i++) {
+        points[i] = engine->info.points[i];
+        points[i].outputs = list;
+    }
+    shown->late = true;
+    shown->weight_bytes += plan->tail_bytes;
+    shown->n_outputs = plan->n_late;
+    shown->outputs = list;
+    shown->points = points;
+    shown->output_axes = NULL;
+    shown->out_bytes_max = 0;
+    return true;
+}
+
+static enum status show(struct engine *engine, struct error *err)
+{
+    engine->shown = engine->info;
+    if (engine->plan->n_late && !show_late(engine))
+        return error_no_memory(err, "an engine");
+    return STATUS_OK;
+}
+
 /* --- device memory --- */
 
 /* Uploads have a stream of their own, because an engine may be loaded on any thread. */
@@ -372,6 +444,9 @@ static void engine_free(struct engine *engine)
     engine_device_close(engine->host);
     if (engine->device->backend->compile_drop)
         engine->device->backend->compile_drop(engine->device);
+    for (uint32_t i = 0; engine->tails && i < engine->plan->n_profiles; i++)
+        if (engine->tails[i])
+            onnx_close(engine->tails[i]);
     plan_free(engine->plan);
     pthread_mutex_destroy(&engine->lock);
     free(engine);
@@ -381,6 +456,8 @@ static enum status fill(struct engine *engine, struct error *err)
 {
     TRY(check_device(engine, err));
     TRY(describe(engine, err));
+    TRY(open_tails(engine, err));
+    TRY(show(engine, err));
     if (!engine->device->backend->host_memory)
         return fill_device(engine, err);
     fill_host(engine);
@@ -456,7 +533,7 @@ void engine_unref(struct engine *engine)
 
 const struct engine_info *engine_describe(const struct engine *engine)
 {
-    return &engine->info;
+    return &engine->shown;
 }
 
 const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t point,

@@ -13,6 +13,8 @@
 /* Where a profile's tensors lie in a lane's arena, and at the same offsets in a context's arena for
  * CPU segments: first the tensors that the builder placed, then the gathered inputs, then the
  * outputs, for batches whose outputs cannot be written to the caller's buffer. */
+struct onnx_model;
+
 struct profile_layout {
     size_t *in_offset; /* n_inputs */
     size_t out_base;   /* output i is at out_base + info.profiles[].out_offset[i] */
@@ -33,8 +35,10 @@ struct engine {
     /* Guards `compiled` and the making of `zeros`. It is held while a profile is compiled, so that
      * one context compiles for all. */
     pthread_mutex_t lock;
-    bool *compiled; /* by profile */
-    struct engine_info info;
+    bool *compiled;            /* by profile */
+    struct onnx_model **tails; /* by profile: engine/import/onnx.h; NULL: there are none */
+    struct engine_info info; /* of the layers: if there are tails, its outputs are what they read */
+    struct engine_info shown; /* of the model, as others see it */
     struct engine_profile *profiles;
     struct profile_layout *layouts;
 };

@@ -68,6 +68,7 @@ static void read_structure(const uint8_t *data, size_t size, size_t weights, siz
     if (code)
         h.code_offset = (h.code_offset + PLAN_PAGE - 1) / PLAN_PAGE * PLAN_PAGE;
     h.code_size = code;
+    h.tail_offset = h.code_offset + code;
     h.file_size = h.code_offset + code;
     strcpy(h.device, "cpu");
     uint8_t *file = aligned_alloc(64, (h.file_size + 63) / 64 * 64);

@@ -217,6 +217,7 @@ static void code_outside_its_section_is_refused(void **state)
     /* Makes the section too short for the last tactic's code. */
     h.code_size -= 1;
     h.file_size -= 1;
+    h.tail_offset -= 1;
     memcpy(image->data, &h, sizeof(h));
     image->size--;
     seal(image);

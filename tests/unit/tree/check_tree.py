@@ -42,7 +42,7 @@ ENGINE_LAYERS = {
     "quant": ["ir"],
     "guard": [".", "ir", "tune"],
     "build": [".", "ir", "import", "passes", "tune", "guard", "plan", "quant", "runtime"],
-    "runtime": [".", "ir", "plan", "plugin"],
+    "runtime": [".", "ir", "import", "plan", "plugin", "cpu"],
     "library": [".", "ir", "plugin", "runtime"],
     "cpu": [".", "ir", "plugin"],
     "cuda": [".", "ir", "plugin"],

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gathers the tails of a plan's profiles (engine/import/onnx.h) in one piece of memory, which
+ * becomes the plan's tail section: the constants that they read, equal ones once, and their models.
+ */
+#ifndef INFERD_ENGINE_BUILD_TAILS_H
+#define INFERD_ENGINE_BUILD_TAILS_H
+
+#include "base/log.h"
+#include "engine/import/onnx.h"
+#include "engine/plan/plan.h"
+
+struct build_tails;
+
+struct build_tails *build_tails_new(struct plan *plan, const struct log_sink *log); /* or NULL */
+void build_tails_free(struct build_tails *tails);
+
+/* The function that keeps constants, for struct onnx_tail; `tails` is its user. */
+enum status build_tails_keep(void *tails, const void *data, size_t size, uint64_t *offset,
+                             struct error *err);
+/* Adds the tail that a profile's import left, if any; frees the tail's model. UNIMPLEMENTED:
+ * another profile's has other outputs. */
+enum status build_tails_add(struct build_tails *tails, struct onnx_tail *tail,
+                            struct plan_profile *profile, struct error *err);
+/* Hands the memory over to the plan, behind the last profile. */
+void build_tails_give(struct build_tails *tails);
+
+/* *out: `from` as a name that clients can write, in the plan's arena: other characters become '_'.
+ * INVALID_ARGUMENT: one of the `n` earlier bindings has it. */
+enum status build_binding_name(struct plan *plan, const struct plan_binding *earlier, uint32_t n,
+                               const char *from, const struct log_sink *log, const char **out,
+                               struct error *err);
+
+#endif

@@ -1,0 +1,334 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Models whose outputs have sizes that only a request tells: metadata, replies, limits, and results
+beside onnxruntime's.
+
+    test_late_sizes.py INFERD INFERCTL
+"""
+import json
+import re
+import struct
+import subprocess
+import threading
+import unittest
+import urllib.request
+
+import harness
+import wire
+from harness import FLOAT, INT64, node, value
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime
+    from onnx import TensorProto, helper
+except ImportError:
+    onnxruntime = None
+
+RESOURCE_EXHAUSTED = 8
+
+
+def found():
+    """The places and the values of what is not zero in 2x, and 2x itself."""
+    return harness.model(
+        [node("Add", ["x", "x"], ["twice"]), node("NonZero", ["twice"], ["nz"]),
+         node("Transpose", ["nz"], ["at"]), node("GatherND", ["twice", "at"], ["values"])],
+        [value("x", FLOAT, ["N", 4])],
+        [value("at", INT64, ["n", 2]), value("values", FLOAT, ["n"]),
+         value("twice", FLOAT, ["N", 4])])
+
+
+def counted():
+    """0, 1, .. up to n, which a request tells."""
+    return harness.model(
+        [node("Identity", ["n"], ["m"]), node("Range", ["zero", "m", "one"], ["y"])],
+        [value("n", INT64, [])], [value("y", INT64, ["count"])],
+        [harness.constant("zero", INT64, [], bytes(8)),
+         harness.constant("one", INT64, [], struct.pack("<q", 1))])
+
+
+def rows():
+    """Rows of a table by the places of what is not zero: an index may be out of range."""
+    return harness.model(
+        [node("NonZero", ["x"], ["nz"]), node("Gather", ["table", "nz"], ["y"])],
+        [value("x", FLOAT, [8])], [value("y", FLOAT, [1, "n"])],
+        [harness.constant("table", FLOAT, [4], struct.pack("<4f", *range(4)))])
+
+
+class Daemon(harness.Served):
+    @classmethod
+    def setUpClass(cls):
+        folder = harness.folder()
+        models = {}
+        for make in (found, counted, rows):
+            path = folder / f"late_{make.__name__}.onnx"
+            path.write_bytes(make())
+            models[make.__name__] = {"path": str(path)}
+        cls.server = harness.Server(
+            models, config={"workers": 2, "limits": {"tail_bytes": "1MiB",
+                                                     "output_bytes": "256KiB"}},
+            arguments=["--http", "127.0.0.1:0"])
+
+    def check_found(self, client, numbers):
+        reply = client.infer("found", [("x", "FP32", [1, 4], struct.pack("<4f", *numbers))])
+        self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+        at = [i for i, x in enumerate(numbers) if x]
+        outputs = reply.outputs()
+        self.assertEqual(outputs["values"], ("FP32", [len(at)], struct.pack(
+            f"<{len(at)}f", *(2 * numbers[i] for i in at))))
+        self.assertEqual(outputs["at"], ("INT64", [len(at), 2], struct.pack(
+            f"<{2 * len(at)}q", *(k for i in at for k in (0, i)))))
+        self.assertEqual(outputs["twice"][:2], ("FP32", [1, 4]))
+
+    def count(self, client, n):
+        return client.infer("counted", [("n", "INT64", [], struct.pack("<q", n))])
+
+    def test_sizes_differ_from_request_to_request(self):
+        with self.server.client() as client:
+            for numbers in ((1, 2, 3, 4), (0, 0, 0, 0), (0, 5, 0, 0), (7, 0, 0, -2)):
+                self.check_found(client, numbers)
+
+    def test_many_at_once(self):
+        failures = []
+
+        def send(seed):
+            try:
+                with self.server.client() as client:
+                    for k in range(40):
+                        bits = seed * 7 + k
+                        self.check_found(client, [bits >> d & 1 for d in range(4)])
+            except BaseException as failure:  # the thread's, told below
+                failures.append(failure)
+        threads = [threading.Thread(target=send, args=(i,)) for i in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(120)
+        self.assertEqual(failures, [])
+
+    def test_metadata_leaves_sizes_open(self):
+        where = re.search(r"(?m)^ready (\S+) \(http\)", self.server.log())[1]
+        with urllib.request.urlopen(f"http://{where}/v2/models/found", timeout=10) as answer:
+            said = json.load(answer)
+        shapes = {t["name"]: list(map(int, t["shape"])) for t in said["inputs"] + said["outputs"]}
+        self.assertEqual(shapes, {"x": [1, 4], "at": [-1, 2], "values": [-1], "twice": [1, 4]})
+
+    def test_http_replies_have_real_sizes(self):
+        where = re.search(r"(?m)^ready (\S+) \(http\)", self.server.log())[1]
+        asked = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [3]}]}
+        with urllib.request.urlopen(f"http://{where}/v2/models/counted/infer",
+                                    json.dumps(asked).encode(), timeout=10) as answer:
+            said = json.load(answer)
+        self.assertEqual(said["outputs"], [{"name": "y", "datatype": "INT64", "shape": [3],
+                                            "data": [0, 1, 2]}])
+
+    def test_what_is_beyond_a_limit_fails_alone(self):
+        with self.server.client() as client:
+            for n, word in ((1 << 16, "limits.output_bytes"), (1 << 18, "memory"),
+                            (1 << 40, ""), ((1 << 63) - 1, "")):
+                reply = self.count(client, n)
+                self.assertNotEqual(reply.status, wire.OK, n)
+                self.assertIn(word, reply.message)
+                if word:
+                    self.assertEqual(reply.status, RESOURCE_EXHAUSTED)
+            for n in (5, 0, -3):
+                reply = self.count(client, n)
+                self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+                count = max(n, 0)
+                self.assertEqual(reply.outputs()["y"], (
+                    "INT64", [count], struct.pack(f"<{count}q", *range(count))))
+
+    def test_a_bad_index_fails_alone(self):
+        good, bad = struct.pack("<8f", 1, 0, 0, 1, 0, 0, 0, 0), struct.pack("<8f", *[0] * 7, 1)
+        with self.server.client() as client:
+            for _ in range(3):
+                reply = client.infer("rows", [("x", "FP32", [8], bad)])
+                self.assertEqual(reply.status, wire.INVALID_ARGUMENT)
+                self.assertIn("Gather", reply.message)
+                reply = client.infer("rows", [("x", "FP32", [8], good)])
+                self.assertEqual(reply.outputs()["y"], ("FP32", [1, 2], struct.pack("<2f", 0, 3)))
+
+
+# --- beside onnxruntime ---
+
+def graph(nodes, inputs, outputs, weights=(), opset=17):
+    made = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(*i) for i in inputs],
+        [helper.make_tensor_value_info(*o) for o in outputs],
+        [onnx.numpy_helper.from_array(a, name) for name, a in weights])
+    return helper.make_model(made, ir_version=8, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def ints(*numbers):
+    return np.array(numbers, np.int64)
+
+
+def one(number):
+    return np.array(number, np.int64)
+
+
+if onnxruntime:
+    N, F, I, B = helper.make_node, TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def inner(nodes, inputs, outputs):
+    return helper.make_graph(nodes, "inner", [helper.make_tensor_value_info(*i) for i in inputs],
+                             [helper.make_tensor_value_info(*o) for o in outputs])
+
+
+def detector():
+    """A head as YOLO exports have it: boxes from a convolution, selected and gathered."""
+    rng = np.random.default_rng(3)
+    weights = [("w", rng.standard_normal((9, 3, 3, 3)).astype(np.float32)),
+               ("four", ints(4, 5)), ("shape", ints(1, 9, 64)), ("k", ints(20)),
+               ("iou", np.array([0.4], np.float32)), ("least", np.array([0.55], np.float32)),
+               ("axis0", ints(0)), ("axis1", ints(1)),
+               ("two", ints(2)), ("three", ints(3)), ("zero", one(0))]
+    nodes = [N("Conv", ["x", "w"], ["c"], pads=[1] * 4, strides=[2, 2]),
+             N("Reshape", ["c", "shape"], ["r"]),
+             N("Split", ["r", "four"], ["b", "s"], axis=1),
+             N("Sigmoid", ["s"], ["scores"]), N("Sigmoid", ["b"], ["sb"]),
+             N("Transpose", ["sb"], ["boxes"], perm=[0, 2, 1]),
+             N("NonMaxSuppression", ["boxes", "scores", "k", "iou", "least"], ["selected"],
+               center_point_box=1),
+             N("Slice", ["selected", "two", "three", "axis1"], ["column"]),
+             N("Squeeze", ["column", "axis1"], ["rows"]),
+             N("Squeeze", ["boxes", "axis0"], ["flat"]),
+             N("Gather", ["flat", "rows"], ["found"], axis=0),
+             N("Shape", ["found"], ["size"]), N("Gather", ["size", "zero"], ["count"])]
+    return graph(nodes, [("x", F, [1, 3, 16, 16])],
+                 [("found", F, ["n", 4]), ("selected", I, ["n", 3]), ("count", I, [])], weights)
+
+
+def rois():
+    """Boxes that pass a test, pooled from a feature map and scattered into a tensor of zeros."""
+    weights = [("half", np.array(0.5, np.float32)), ("axis1", ints(1)), ("zero1", ints(0)),
+               ("scale", np.array(3.0, np.float32)), ("shape", ints(-1, 12)),
+               ("m", np.ones((12, 5), np.float32))]
+    nodes = [N("Relu", ["x"], ["f"]), N("ReduceMax", ["boxes"], ["top"], axes=[1], keepdims=0),
+             N("Greater", ["top", "half"], ["keep"]),
+             N("Compress", ["boxes", "keep"], ["kept"], axis=0),
+             N("Mul", ["kept", "scale"], ["scaled"]),
+             N("Shape", ["kept"], ["size"]), N("Slice", ["size", "zero1", "axis1"], ["n"]),
+             N("ConstantOfShape", ["n"], ["image"],
+               value=helper.make_tensor("v", I, [1], [0])),
+             N("RoiAlign", ["f", "scaled", "image"], ["pooled"], output_height=2, output_width=2,
+               sampling_ratio=2),
+             N("Reshape", ["pooled", "shape"], ["rows"]), N("MatMul", ["rows", "m"], ["y"]),
+             N("NonZero", ["keep"], ["nz"]), N("Transpose", ["nz"], ["at"], perm=[1, 0]),
+             N("Shape", ["keep"], ["all"]), N("Concat", ["all", "five"], ["wide"], axis=0),
+             N("Expand", ["zero", "wide"], ["blank"]),
+             N("ScatterND", ["blank", "at", "y"], ["z"])]
+    weights += [("five", ints(5)), ("zero", np.array(0, np.float32))]
+    return graph(nodes, [("x", F, [1, 3, 6, 6]), ("boxes", F, [7, 4])],
+                 [("y", F, ["n", 5]), ("z", F, [7, 5])], weights)
+
+
+def best():
+    """TopK with a k that is computed, and what is different among integers of the best."""
+    weights = [("limit", one(6)), ("half", np.array(0.5, np.float32)), ("ten",
+                                                                        np.array(10, np.float32))]
+    nodes = [N("Greater", ["x", "half"], ["hot"]), N("Cast", ["hot"], ["hots"], to=I),
+             N("ReduceSum", ["hots"], ["sum"], keepdims=0), N("Min", ["sum", "limit"], ["k0"]),
+             N("Reshape", ["k0", "flat"], ["k"]), N("TopK", ["x", "k"], ["v", "i"]),
+             N("Mul", ["v", "ten"], ["tens"]), N("Cast", ["tens"], ["whole"], to=I),
+             N("Unique", ["whole"], ["u", "first", "inverse", "counts"])]
+    return graph(nodes, [("x", F, [12])],
+                 [("v", F, ["k"]), ("i", I, ["k"]), ("u", I, ["u"]), ("inverse", I, ["k"]),
+                  ("counts", I, ["u"])], weights + [("flat", ints(-1))])
+
+
+def loops():
+    """A loop that ends when a sum is large enough, with a value for each step, behind a branch that
+    the data choose."""
+    body = inner([N("Add", ["sum", "step"], ["more"]), N("Less", ["more", "far"], ["on"]),
+                  N("Identity", ["more"], ["seen"])],
+                 [("i", I, []), ("go", B, []), ("sum", F, [])],
+                 [("on", B, []), ("more", F, []), ("seen", F, [])])
+    some = inner([N("ReduceSum", ["steps"], ["t"], keepdims=0),
+                  N("Unsqueeze", ["t", "axis0"], ["then_y"])], [], [("then_y", F, ["n"])])
+    none = inner([N("Identity", ["steps"], ["else_y"])], [], [("else_y", F, ["n"])])
+    weights = [("trips", one((1 << 63) - 1)), ("true", np.array(True)),
+               ("far", np.array(4.0, np.float32)), ("axis0", ints(0)),
+               ("start", np.array(0, np.float32))]
+    nodes = [N("ReduceMean", ["x"], ["mean"], keepdims=0), N("Abs", ["mean"], ["size"]),
+             N("Max", ["size", "tiny"], ["step"]),
+             N("Loop", ["trips", "true", "start"], ["sum", "steps"], body=body),
+             N("Greater", ["mean", "start"], ["positive"]),
+             N("If", ["positive"], ["y"], then_branch=some, else_branch=none)]
+    return graph(nodes, [("x", F, [9])], [("sum", F, []), ("steps", F, ["n"]), ("y", F, ["m"])],
+                 weights + [("tiny", np.array(0.05, np.float32))])
+
+
+def arithmetic():
+    """Shapes from shapes: what is found becomes a range, a table and a sum over pairs."""
+    weights = [("zero", one(0)), ("first", one(1)), ("axis1", ints(1)),
+               ("axis0", ints(0)), ("two", one(2))]
+    nodes = [N("NonZero", ["x"], ["nz"]), N("Shape", ["nz"], ["size"]),
+             N("Gather", ["size", "first"], ["n"]), N("Range", ["zero", "n", "two"], ["even"]),
+             N("Squeeze", ["nz", "axis0"], ["flat"]), N("Gather", ["x", "flat"], ["v"]),
+             N("Unsqueeze", ["v", "axis1"], ["column"]), N("Unsqueeze", ["v", "axis0"], ["row"]),
+             N("Mul", ["column", "row"], ["pairs"]),
+             N("ReduceSum", ["pairs", "axis1"], ["sums"], keepdims=0),
+             N("Gather", ["sums", "even"], ["half"]),
+             N("Concat", ["half", "v"], ["both"], axis=0),
+             N("Pad", ["both", "pads"], ["padded"]), N("Softmax", ["padded"], ["soft"], axis=0)]
+    return graph(nodes, [("x", F, [10])],
+                 [("pairs", F, ["n", "n"]), ("soft", F, ["m"]), ("even", I, ["h"])],
+                 weights + [("pads", ints(1, 2))])
+
+
+def many():
+    """More values than a graph hands on: each of a hundred columns is searched for itself."""
+    nodes, weights = [], [("half", np.array(0.5, np.float32)), ("axis0", ints(0))]
+    for k in range(100):
+        weights.append((f"k{k}", one(k)))
+        nodes += [N("Gather", ["soft", f"k{k}"], [f"c{k}"], axis=1),
+                  N("Greater", [f"c{k}", "half"], [f"g{k}"]),
+                  N("NonZero", [f"g{k}"], [f"z{k}"]), N("Squeeze", [f"z{k}", "axis0"], [f"s{k}"]),
+                  N("Gather", [f"c{k}", f"s{k}"], [f"y{k}"])]
+    nodes = [N("Sigmoid", ["x"], ["soft"])] + nodes
+    nodes.append(N("Concat", [f"y{k}" for k in range(100)], ["y"], axis=0))
+    return graph(nodes, [("x", F, [5, 100])], [("y", F, ["n"])], weights)
+
+
+MODELS = (detector, rois, best, loops, arithmetic, many)
+
+
+@unittest.skipUnless(onnxruntime, "needs onnxruntime, onnx and numpy")
+class BesideOnnxruntime(unittest.TestCase):
+    REQUESTS = 4
+
+    def run_one(self, name, session, plan, seed):
+        folder, rng = harness.folder(), np.random.default_rng(seed)
+        feeds, command = {}, [harness.INFERCTL, "run", plan, "--quiet"]
+        for i in session.get_inputs():
+            feeds[i.name] = (rng.random(i.shape) - 0.2 * (seed % 2)).astype(np.float32)
+            if name in ("arithmetic", "loops"):
+                feeds[i.name] = (feeds[i.name] - 0.4).round(1)
+            path = folder / f"{name}_{i.name}.npy"
+            np.save(path, feeds[i.name])
+            command += ["--input", f"{i.name}={path}"]
+        for o, wanted in zip(session.get_outputs(), session.run(None, feeds)):
+            path = folder / f"{name}_{o.name}.npy"
+            np.save(path, wanted)
+            command += ["--check", f"{o.name}={path}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, f"{name}, seed {seed}: {done.stdout}{done.stderr}")
+        return [w.shape for w in session.run(None, feeds)]
+
+    def test_each_model_agrees(self):
+        for make in MODELS:
+            name = make.__name__
+            path, plan = (harness.folder() / f"late_{name}.{e}" for e in ("onnx", "plan"))
+            onnx.save(make(), path)
+            subprocess.run([harness.INFERCTL, "build", path, "-o", plan, "--no-tune",
+                            "--timing-cache", ""], check=True, timeout=120, capture_output=True)
+            session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+            shapes = {str(self.run_one(name, session, plan, seed))
+                      for seed in range(self.REQUESTS)}
+            self.assertGreater(len(shapes), 1, f"{name}: sizes did not change: {shapes}")
+
+
+if __name__ == "__main__":
+    harness.main()
