@@ -247,6 +247,11 @@ static inline enum byte_type native_byte(const struct stored *stored)
 /* Makes a chain of the walk's n tensors, whose steps are set. */
 bool native_chunks_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node, uint32_t n);
+/* Takes a table for a chain of functions of one tensor of bytes; false: the chain is none. */
+bool native_table_make(struct native_op *op, const struct ir_graph *graph,
+                       const struct ir_node *node, uint32_t n);
+/* Computes n elements of a chain's output, from element `at` of the walk's row on. */
+void native_chunk_run(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n);
 /* Takes a kernel of its own for a chain that adds or multiplies two tensors of bytes. */
 void native_bytes_make(struct native_op *op, uint32_t n);
 /* The same over a space with strides of its own. */

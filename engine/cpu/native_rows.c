@@ -124,8 +124,7 @@ void native_steps_run(const struct native_op *op, const int64_t *base, const int
 
 /* --- chains --- */
 
-/* Computes n elements of the output, from element `at` of the walk's row on. */
-static void run_chunk(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n)
+void native_chunk_run(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n)
 {
     float bytes[NATIVE_CHUNK]; /* what becomes bytes */
     bool narrows = op->stored[0].dtype != DTYPE_NONE;
@@ -161,7 +160,7 @@ void native_each_chunk(const struct native_op *op, int64_t first, int64_t end, n
 
 static void run_chunks(void *user, int64_t first, int64_t end)
 {
-    native_each_chunk(user, first, end, run_chunk);
+    native_each_chunk(user, first, end, native_chunk_run);
 }
 
 /* Whether all inputs, without those before `first`, and the output are fp32 or stored in 8 bits. */
@@ -203,7 +202,7 @@ bool native_chain_make(struct native_op *op, const struct ir_graph *graph,
     if ((real && !native_stored_read(op, graph, node, n)) ||
         !native_chunks_make(op, graph, node, n))
         return false;
-    if (real)
+    if (real && !native_table_make(op, graph, node, n))
         native_bytes_make(op, n);
     return true;
 }

@@ -5,6 +5,10 @@
  */
 #include "kernels/cpu/bytes.h"
 
+#ifdef __AVX512BW__
+#include <immintrin.h>
+#endif
+
 #include "kernels/cpu/fast_inner.h"
 
 /* Adding 1.5 * 2^23 to a number of less than 2^22 rounds it to an integer, and halves to even. */
@@ -78,9 +82,36 @@ ADD(add_i8, int8_t)
 ADD(add_u8, uint8_t)
 /* clang-format on */
 
+#ifdef __AVX512BW__
+/* Registers hold the whole table where the processor can pick bytes out of two of them at once.
+ * Returns how many bytes are done. */
+__attribute__((target("avx512vbmi"))) static size_t look_up_registers(const uint8_t *x, uint8_t *y,
+                                                                      size_t n,
+                                                                      const uint8_t table[256])
+{
+    enum { WIDE = 64 };
+    size_t i = 0;
+    const __m512i a = _mm512_loadu_si512(table), b = _mm512_loadu_si512(table + WIDE);
+    const __m512i c = _mm512_loadu_si512(table + 2 * WIDE);
+    const __m512i d = _mm512_loadu_si512(table + 3 * WIDE);
+    for (; i + WIDE <= n; i += WIDE) {
+        __m512i at = _mm512_loadu_si512(x + i);
+        __m512i low = _mm512_permutex2var_epi8(a, at, b);
+        __m512i high = _mm512_permutex2var_epi8(c, at, d);
+        _mm512_storeu_si512(y + i, _mm512_mask_blend_epi8(_mm512_movepi8_mask(at), low, high));
+    }
+    return i;
+}
+#endif
+
 static void look_up(const uint8_t *x, uint8_t *y, size_t n, const uint8_t table[256])
 {
-    for (size_t i = 0; i < n; i++)
+    size_t i = 0;
+#ifdef __AVX512BW__
+    if (__builtin_cpu_supports("avx512vbmi"))
+        i = look_up_registers(x, y, n, table);
+#endif
+    for (; i < n; i++)
         y[i] = table[x[i]];
 }
 

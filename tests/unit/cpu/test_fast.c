@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/fast.h"
 #include "tests/unit/cpu/views.h"
 
@@ -35,6 +36,23 @@ static void fill_wide(float *out, size_t n, uint32_t seed)
     for (size_t i = 0; i < n; i++)
         out[i] *= i % 3 == 0 ? 1 : i % 3 == 1 ? 10 : 100;
     memcpy(out, special, sizeof(special));
+}
+
+static void test_bytes_are_looked_up(void **state UNUSED)
+{
+    uint8_t table[256], x[300], y[301];
+    for (uint32_t i = 0; i < 256; i++)
+        table[i] = (uint8_t)(i * 167 + 13);
+    for (uint32_t i = 0; i < sizeof(x); i++)
+        x[i] = (uint8_t)(i * 89 + i / 256);
+    for (size_t t = 0; t < n_tables; t++)
+        for (size_t n = 0; n <= sizeof(x); n++) {
+            memset(y, 0xee, sizeof(y));
+            tables[t]->bytes->look_up(x, y, n, table);
+            for (size_t i = 0; i < n; i++)
+                assert_int_equal(y[i], table[x[i]]);
+            assert_int_equal(y[n], 0xee);
+        }
 }
 
 struct unary_case {
@@ -278,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list_ends_with_the_base),
+        cmocka_unit_test(test_bytes_are_looked_up),
         cmocka_unit_test(test_unary),
         cmocka_unit_test(test_every_unary_is_tested),
         cmocka_unit_test(test_binary),

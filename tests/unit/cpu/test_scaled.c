@@ -552,6 +552,25 @@ static void sums_and_functions_requantise(void **state UNUSED)
            RANGES(X_I8(1), Y_I8(0.1F, -50)), 3);
 }
 
+static void functions_of_a_byte_are_tables(void **state UNUSED)
+{
+    static const char *const texts[] = {
+        "y = unary \"u\" (x) func=sigmoid\n",
+        "y = unary \"u\" (x) func=tanh then relu\n",
+        "y = unary \"u\" (x) func=hard_sigmoid then mul(x)\n",
+        "y = unary \"u\" (x) func=exp then add(c FP32[1]=0.5), sqrt\n",
+        "y = binary \"u\" (x, x) func=mul\n",
+        "y = binary \"u\" (x, c FP32[]=0.25) func=add\n",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        char text[512];
+        snprintf(text, sizeof(text), "input x FP32[2,9,17,11]\n%soutput y\n", texts[i]);
+        others(text, RANGES(X_U8(128), Y_U8(0.3F, 7)), 4);
+        others(text, RANGES(X_I8(1), Y_I8(0.1F, -50)), 4);
+        others(text, RANGES(X_I8(0), Y_U8(0.01F, 0)), 4);
+    }
+}
+
 static void averages_requantise(void **state UNUSED)
 {
     static const char *const texts[] = {
@@ -714,6 +733,7 @@ int main(void)
         TEST(sums_with_a_residual_are_exact),
         TEST(matrix_products_are_exact),
         TEST(sums_and_functions_requantise),
+        TEST(functions_of_a_byte_are_tables),
         TEST(averages_requantise),
         TEST(moves_keep_bytes),
         TEST(padding_is_the_zero_point),
