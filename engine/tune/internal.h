@@ -10,6 +10,7 @@
 
 #include <xxhash.h>
 
+#include "engine/tune/pin.h"
 #include "engine/tune/solve.h"
 #include "engine/tune/tune.h"
 
@@ -142,6 +143,7 @@ struct tune_entry {
     struct tune_key key;
     struct device *device; /* the one that runs it: the options' device, or their host */
     struct ir_graph *sample;
+    uint64_t pins; /* that count for its nodes (pin.h) */
     struct tune_option *options;
     uint32_t n, cap;
     bool filled; /* each option has a time, or TUNE_NEVER */

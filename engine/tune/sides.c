@@ -108,13 +108,15 @@ static enum status find_order(const struct tune_options *options, const struct i
     return STATUS_OK;
 }
 
+/* A node that is pinned to the device stays there. */
 static enum status exile(struct tune_table *table, const struct ir_graph *graph, uint32_t node,
-                         struct tune_site *site, struct error *err)
+                         struct tune_site *site, bool *some, struct error *err)
 {
     if (!site->twin)
         TRY(tune_table_twin(table, graph, ir_node(graph, node), &site->twin, err));
     TRY(tune_fill_entry(table, site->twin, err));
-    site->exiled = true;
+    site->exiled = site->twin->n > 0 || !site->entry->pins;
+    *some = *some || site->exiled;
     return STATUS_OK;
 }
 
@@ -131,8 +133,7 @@ enum status tune_sites_exile(struct tune_table *table, const struct ir_graph *gr
     for (uint32_t i = 0; i < graph->n_nodes && o.n_runs > 1; i++) {
         if (o.side[i] != IR_SIDE_DEVICE || o.length[o.run[i]] >= options->min_segment)
             continue;
-        TRY(exile(table, graph, i, &sites[i], err));
-        *some = true;
+        TRY(exile(table, graph, i, &sites[i], some, err));
     }
     return STATUS_OK;
 }

@@ -24,6 +24,7 @@ struct row {
     struct row_key {
         struct tune_key node;
         uint64_t twin; /* 1: the host's, beside the device's */
+        uint64_t pins;
     } key;
     struct tune_entry entry;
     UT_hash_handle hh;
@@ -171,6 +172,7 @@ static struct limits limits_of(const struct ir_graph *g, const struct ir_node *n
 }
 
 struct keeper {
+    const struct tune_pins *pins;
     struct tune_entry *entry;
     struct limits limits;
     bool plain;  /* only tactics that leave everything as the graph has it */
@@ -209,6 +211,8 @@ static bool wanted(const struct keeper *k, const struct tactic *tactic)
         if (t && !port_wanted(k, t, port))
             return false;
     }
+    if (!tune_pins_allow(k->pins, e->pins, e->sample, tactic))
+        return false;
     return e->n == 0 || !tune_is_fallback(tactic) || !ir_op_has(node->op, IR_TRAIT_HEAVY);
 }
 
@@ -240,13 +244,18 @@ static enum status ask(struct tune_table *t, struct tune_entry *e, struct device
                        struct error *err)
 {
     const struct ir_node *node = ir_node(e->sample, 0);
-    struct keeper k = {.entry = e,
+    const struct tune_pins *pins = t->options->pins;
+    struct keeper k = {.pins = pins,
+                       .entry = e,
                        .plain = device != t->options->device,
                        .scales = device->backend->features & BACKEND_SCALES};
-    enum precision floats = precision_floats(t->options->precision, device->backend);
+    enum precision floats = precision_floats(
+        tune_pins_precision(pins, e->pins, t->options->precision), device->backend);
     if (floats != PRECISION_F32)
         k.limits = limits_of(e->sample, node);
     e->device = device;
+    if (!tune_pins_backend(pins, e->pins, device->backend->name))
+        return STATUS_OK;
     enum status status = device->backend->candidates(
         device, e->sample, node, k.plain ? PRECISION_F32 : floats, keep, &k, err);
     return status == STATUS_UNIMPLEMENTED ? STATUS_OK : status;
@@ -314,6 +323,7 @@ static enum status add_row(struct tune_table *t, const struct row_key *key, stru
     }
     row->key = *key;
     row->entry.key = key->node;
+    row->entry.pins = key->pins;
     row->entry.sample = sample;
     TRY(collect(t, &row->entry, key->twin, err));
     HASH_ADD(hh, t->rows, key, sizeof(row->key), row);
@@ -324,12 +334,14 @@ static enum status add_row(struct tune_table *t, const struct row_key *key, stru
 }
 
 /* Takes the sample over; if there is an entry already, the sample is freed. */
-static enum status find_or_add(struct tune_table *t, struct ir_graph *sample, bool twin,
-                               struct tune_entry **out, struct error *err)
+static enum status find_or_add(struct tune_table *t, struct ir_graph *sample, uint64_t pins,
+                               bool twin, struct tune_entry **out, struct error *err)
 {
-    struct row_key key = {.twin = twin};
+    struct row_key key = {.twin = twin, .pins = pins};
     struct row *row = NULL;
-    enum precision floats = precision_floats(t->options->precision, t->options->device->backend);
+    enum precision floats =
+        precision_floats(tune_pins_precision(t->options->pins, pins, t->options->precision),
+                         t->options->device->backend);
     if (!tune_key_of(sample, ir_node(sample, 0), floats, t->pool_bytes, &key.node)) {
         ir_graph_free(sample);
         return error_no_memory(err, "the tuner");
@@ -347,7 +359,7 @@ enum status tune_table_node(struct tune_table *t, const struct ir_graph *graph,
 {
     struct ir_graph *sample;
     TRY(tune_sample_new(graph, node, &sample, err));
-    return find_or_add(t, sample, false, out, err);
+    return find_or_add(t, sample, tune_pins_of(t->options->pins, node->name), false, out, err);
 }
 
 enum status tune_table_twin(struct tune_table *t, const struct ir_graph *graph,
@@ -355,7 +367,7 @@ enum status tune_table_twin(struct tune_table *t, const struct ir_graph *graph,
 {
     struct ir_graph *sample;
     TRY(tune_sample_new(graph, node, &sample, err));
-    return find_or_add(t, sample, true, out, err);
+    return find_or_add(t, sample, tune_pins_of(t->options->pins, node->name), true, out, err);
 }
 
 static int by_time(const void *a, const void *b)
@@ -371,7 +383,7 @@ enum status tune_table_reformat(struct tune_table *t, const struct ir_graph *gra
     struct ir_graph *sample;
     struct tune_entry *e;
     TRY(tune_sample_reformat(graph, tensor, from, to, &sample, err));
-    TRY(find_or_add(t, sample, false, &e, err));
+    TRY(find_or_add(t, sample, 0, false, &e, err));
     TRY(tune_fill_entry(t, e, err));
     if (e->n > 1)
         qsort(e->options, e->n, sizeof(*e->options), by_time);

@@ -77,15 +77,23 @@ static enum status unsupported(const struct ir_node *node, const char *why, stru
                      ir_op_name(node->op));
 }
 
+static enum status refused(const struct tuner *t, const struct tune_entry *e, struct error *err)
+{
+    const struct tune_options *o = t->options;
+    return tune_pins_refuse(o->pins, e->pins, e->sample, o->device, o->host, o->precision, err);
+}
+
 static enum status collect(struct tuner *t, struct error *err)
 {
+    TRY(tune_pins_check(t->options->pins, t->graph, err));
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(t->graph, i);
         if (node->op == IR_OP_NONE)
             continue;
         TRY(tune_table_node(t->table, t->graph, node, &t->sites[i].entry, err));
         if (t->sites[i].entry->n == 0)
-            return unsupported(node, "no kernel for", err);
+            return t->sites[i].entry->pins ? refused(t, t->sites[i].entry, err)
+                                           : unsupported(node, "no kernel for", err);
     }
     return tune_sites_twin(t->table, t->graph, t->sites, err);
 }
