@@ -223,7 +223,7 @@ static enum status check_precision(const struct config_model *model, const char 
                             "fp32, tf32, fp16 or bf16");
 }
 
-/* Each is NAME=WHAT; the builder looks closer. */
+/* The builder looks closer. */
 static enum status check_sizes(const struct config_model *model, const char *section,
                                struct report *report)
 {
@@ -234,11 +234,12 @@ static enum status check_sizes(const struct config_model *model, const char *sec
         for (uint32_t i = 0; i < model->sizes[k].count; i++) {
             char key[40];
             const char *text = model->sizes[k].items[i], *at = strrchr(text, '=');
+            bool name = k == CONFIG_KEEP;
             snprintf(key, sizeof(key), "%s[%" PRIu32 "]", keys[k], i);
             if (!ends_with(model->path, ".onnx"))
                 return report_set(report, section, key, text, "nothing: that is for an .onnx");
-            if (!at || at == text || !at[1] || text[0] == '-')
-                return report_set(report, section, key, text, "NAME=WHAT");
+            if (name ? !*text || text[0] == '-' : !at || at == text || !at[1] || text[0] == '-')
+                return report_set(report, section, key, text, name ? "a NAME" : "NAME=WHAT");
         }
     return STATUS_OK;
 }

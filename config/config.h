@@ -85,12 +85,15 @@ struct config_input {
     uint32_t bias_count;
 };
 
-/* What sizes an .onnx is built for, as `inferctl build` has it: its option, and the key here. */
+/* What sizes an .onnx is built for, and what its layers run on, as `inferctl build` has it: its
+ * option, and the key here. Each text is NAME=WHAT, but in `keep` a name. */
 #define CONFIG_SIZES(X)                                                                            \
     X(DIMS, dims, "--dim")                                                                         \
     X(SHAPES, shapes, "--shape")                                                                   \
     X(PROFILES, profiles, "--profiles")                                                            \
-    X(VALUES, values, "--value")
+    X(VALUES, values, "--value")                                                                   \
+    X(PIN, pin, "--pin")                                                                           \
+    X(KEEP, keep, "--keep")
 
 #define CONFIG_SIZE_NUMBER(number, key, option) CONFIG_##number,
 enum config_size { CONFIG_SIZES(CONFIG_SIZE_NUMBER) CONFIG_SIZE_COUNT_ };
@@ -116,7 +119,7 @@ struct config_model {
     uint32_t batches_count;
     struct config_input *inputs; /* of an .onnx; those not named are served as they are */
     uint32_t inputs_count;
-    struct config_texts sizes[CONFIG_SIZE_COUNT_]; /* of an .onnx; each is NAME=WHAT */
+    struct config_texts sizes[CONFIG_SIZE_COUNT_]; /* of an .onnx */
     /* A model of the repository has these from its config.pbtxt. */
     uint64_t timeout_us; /* the deadline of requests that bring none; 0: the server's */
     uint32_t priority_levels, default_priority; /* 1 is the first; 0: there are none */

@@ -133,6 +133,8 @@ enum {
     X(shapes)                                                                                      \
     X(profiles)                                                                                    \
     X(values)                                                                                      \
+    X(pin)                                                                                         \
+    X(keep)                                                                                        \
     X(inputs)                                                                                      \
     X(scale)                                                                                       \
     X(bias)                                                                                        \
@@ -166,7 +168,7 @@ struct raw_input {
 
 struct raw_model {
     CONFIG_MODEL_FIELDS(CONFIG_RAW_MEMBER)
-    struct raw_list preferred, batches, dims, shapes, profiles, values;
+    struct raw_list preferred, batches, dims, shapes, profiles, values, pin, keep;
     struct raw_input *inputs;
     uint32_t inputs_count;
 };

@@ -27,7 +27,7 @@
 #include "engine/ir/ir.h"
 
 enum {
-    BACKEND_ABI = 7,
+    BACKEND_ABI = 8,
     BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
     TACTIC_NAME_MAX = 96,
     TACTIC_BLOB_MAX = 512,
@@ -198,6 +198,7 @@ struct backend {
     void (*device_fingerprint)(struct device *device, char out[FINGERPRINT_MAX]);
 
     /* --- memory --- */
+    uint64_t (*memory_total)(struct device *device); /* bytes; NULL: the machine's [opt] */
     enum status (*memory_alloc)(struct device *device, enum memory_kind kind, size_t size,
                                 const char *tag, void **out, struct error *err);
     void (*memory_free)(struct device *device, enum memory_kind kind, void *memory);

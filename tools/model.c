@@ -21,6 +21,7 @@
 #include "tools/cleanup.h"
 #include "tools/guard_data.h"
 #include "tools/handed.h"
+#include "tools/pins.h"
 
 #define FIELD(name) offsetof(struct model_args, name)
 #define NO_MORE                                                                                    \
@@ -69,8 +70,15 @@ const struct arg model_tune_options[] = {
      "int8, fp8: what tensors hold, from inferctl calibrate or by hand; the last one counts"},
     {"missing-ranges", 0, ARG_TEXT, FIELD(missing_ranges), "WHAT",
      "keep: what has no range stays a float; error (default): refuse it"},
+    {"pin", 0, ARG_TEXTS, FIELD(pin), "LAYER=WHAT",
+     "what layers run on, such as conv*=fp16, fc=cpu, head=!cublaslt*"},
+    {"keep", 0, ARG_TEXTS, FIELD(keep), "LAYER,..", "layers that stay in their own types"},
     {"max-bytes", 0, ARG_BYTES, FIELD(max_bytes), "N[MiB]",
-     "most memory a profile may need (default: the machine's)"},
+     "most memory a profile may need (default: the device's)"},
+    {"memory-fraction", 0, ARG_F64, FIELD(memory_fraction), "F",
+     "the same as a part of the device's memory, such as 0.25"},
+    {"workspace", 0, ARG_BYTES, FIELD(workspace), "N[MiB]",
+     "most scratch memory that a layer's kernel may need (default: any)"},
     {"timing-cache", 0, ARG_TEXT, FIELD(timing_cache), "FILE",
      "keeps layer times (default: in the user's cache; '': none)"},
     {"no-tune", 0, ARG_FLAG, FIELD(no_tune), NULL,
@@ -429,6 +437,7 @@ struct setup {
     struct device
         *host; /* for nodes that the device has no kernel for; NULL if the device is the CPU */
     struct served served;
+    struct pins pins;
     struct quant_table *ranges;
     struct onnx_survey *survey; /* of the model, if there are data; else NULL */
     struct guard_data *data;
@@ -438,11 +447,33 @@ struct setup {
 static void setup_deinit(struct setup *s)
 {
     free(s->wishes);
+    pins_deinit(&s->pins);
     tune_cache_free(s->options.cache);
     quant_table_free(s->ranges);
     guard_data_close(s->data);
     onnx_survey_free(s->survey);
     engine_device_close(s->host);
+}
+
+/* A GPU's memory is what a plan's weights and tensors need, so it bounds them. */
+static enum status set_memory(const struct model_args *args, struct device *device,
+                              struct build_options *out, struct error *err)
+{
+    uint64_t all = device && device->backend->memory_total ? device->backend->memory_total(device)
+                                                           : machine_memory();
+    if (args->memory_fraction < 0 || args->memory_fraction > 1)
+        return error_set(
+            err, STATUS_INVALID_ARGUMENT,
+            "--memory-fraction %g: a part of the device's memory was expected, at most "
+            "1",
+            args->memory_fraction);
+    if (args->memory_fraction > 0)
+        all = (uint64_t)((double)all * args->memory_fraction);
+    bool both = args->max_bytes && args->memory_fraction > 0;
+    out->max_bytes = both ? MIN(args->max_bytes, all) : args->max_bytes ? args->max_bytes : all;
+    if (args->max_bytes || args->memory_fraction > 0)
+        out->workspace = args->workspace ? MIN(args->workspace, out->max_bytes) : out->max_bytes;
+    return STATUS_OK;
 }
 
 static enum status setup_init(struct setup *s, const struct model_args *args, struct device *device,
@@ -467,7 +498,8 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
         .sizes = s->wishes->sizes,
         .n_sizes = args->profiles.n,
         .inputs = s->served.list,
-        .max_bytes = args->max_bytes ? args->max_bytes : machine_memory(),
+        .workspace = args->workspace,
+        .pins = &s->pins.made,
         .no_timing = args->no_tune,
         .retune = args->retune,
         .min_segment = args->min_segment,
@@ -481,7 +513,9 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
                          "--min-segment: all layers run on this device, '%s'; it is for a GPU",
                          device->backend->name);
     TRY(model_plugins_load(args, err));
+    TRY(set_memory(args, device, &s->options, err));
     TRY(parse_precision(args, &s->options.precision, err));
+    TRY(pins_parse(&args->pin, &args->keep, s->options.precision, &s->pins, err));
     TRY(parse_max_error(args, &s->options, err));
     TRY(parse_ranges(args, &s->ranges, &s->options, err));
     TRY(wishes_parse(args, s->wishes, err));

@@ -25,9 +25,12 @@ struct model_args {
     struct arg_texts dims, shapes, profiles, values;
     struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
     struct arg_texts ranges, plugins;
+    struct arg_texts pin, keep;
     const char *missing_ranges;
     uint32_t threads, min_segment;
-    uint64_t max_bytes; /* 0: the machine's memory */
+    uint64_t max_bytes; /* 0: the device's memory */
+    uint64_t workspace;
+    double memory_fraction; /* 0: not given */
     bool no_tune, retune, reference_only;
     build_sensitivity sensitivity; /* as in build_options; set by build alone */
     bool track_memory; /* from the opening of the device on; set by bench --memory alone */

@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "base/compiler.h"
 #include "engine/build/build.h"
 
 struct sums {
@@ -93,4 +94,40 @@ enum status build_bounds_check(const struct ir_graph *graph, uint64_t max_bytes,
         graph->n_nodes ? ir_node(graph, sums.worst)->name : "",
         graph->n_nodes ? ir_op_name(ir_node(graph, sums.worst)->op) : "", mib(sums.alive),
         mib(max_bytes));
+}
+
+/* --- once it is placed --- */
+
+static const struct ir_node *hungriest(const struct ir_graph *g)
+{
+    const struct ir_node *most = NULL;
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        if (!most || ir_node(g, i)->workspace_bytes > most->workspace_bytes)
+            most = ir_node(g, i);
+    return most;
+}
+
+enum status build_fits_check(const struct ir_graph *graph, uint64_t max_bytes, struct error *err)
+{
+    uint64_t constants = 0, ends = 0, arena = 0;
+    const struct ir_node *most = hungriest(graph);
+    for (uint32_t i = 0; i < graph->n_tensors; i++)
+        if (ir_tensor_is_constant(ir_tensor(graph, i)))
+            constants += ir_tensor(graph, i)->bytes;
+    for (uint32_t i = 0; i < graph->n_inputs; i++)
+        ends += ir_tensor(graph, graph->inputs[i])->bytes;
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        ends += ir_tensor(graph, graph->outputs[i])->bytes;
+    for (uint32_t i = 0; i < graph->n_segments; i++)
+        arena = MAX(arena, graph->segments[i].arena_bytes);
+    uint64_t needs = constants + ends + arena;
+    if (!max_bytes || needs <= max_bytes)
+        return STATUS_OK;
+    return error_set(err, STATUS_FAILED_PRECONDITION,
+                     "needs %.1f MiB of memory: constants %.1f, inputs and outputs %.1f, tensors "
+                     "and workspaces %.1f, of which the workspace of layer '%s' (%s) is %.1f "
+                     "(--workspace leaves kernels out); at most %.1f MiB are allowed",
+                     mib(needs), mib(constants), mib(ends), mib(arena), most ? most->name : "",
+                     most && most->tactic ? most->tactic->name : "",
+                     most ? mib(most->workspace_bytes) : 0.0, mib(max_bytes));
 }

@@ -210,19 +210,14 @@ static enum status bounds_check(struct builder *b, const struct ir_graph *graph,
     return status;
 }
 
-/* Checks the size of the arena. It is larger than bounds_check could know: workspaces, reformats
- * and gaps between tensors are part of it. */
-static enum status arena_check(struct builder *b, const struct ir_graph *graph, struct error *err)
+static enum status fits_check(struct builder *b, const struct ir_graph *graph, struct error *err)
 {
-    uint64_t arena = graph->n_segments ? graph->segments[0].arena_bytes : 0;
-    uint64_t most = b->options->max_bytes;
-    if (!most || arena <= most)
-        return STATUS_OK;
-    b->beyond = true;
+    enum status status = build_fits_check(graph, b->options->max_bytes, err);
     char text[PROFILE_TEXT];
-    return error_set(err, STATUS_FAILED_PRECONDITION,
-                     "%s: needs an arena of %.1f MiB; at most %.1f MiB are allowed",
-                     profile_text(b, text), (double)arena / (1 << 20), (double)most / (1 << 20));
+    b->beyond = status == STATUS_FAILED_PRECONDITION;
+    if (b->beyond)
+        error_prefix(err, "%s", profile_text(b, text));
+    return status;
 }
 
 /* Sets graph and tensor_bytes of the profile out->batch. */
@@ -240,6 +235,8 @@ static enum status make_profile(struct builder *b, const struct build_options *i
         .precision = o->precision,
         .no_timing = o->no_timing,
         .retune = o->retune,
+        .workspace = o->workspace,
+        .pins = o->pins,
         .min_segment = o->min_segment,
         .cache = o->cache,
         .judge = b->guard ? guard_judge(b->guard) : NULL,
@@ -258,7 +255,7 @@ static enum status make_profile(struct builder *b, const struct build_options *i
     TRY(bounds_check(b, graph, err)); /* before the tuner takes memory for tensors */
     TRY(tune_graph(graph, &tune, report, err));
     TRY(build_place(graph, &out->tensor_bytes, err));
-    TRY(arena_check(b, graph, err));
+    TRY(fits_check(b, graph, err));
     return build_store_graph(b->store, STEAL(graph), &out->graph, err);
 }
 

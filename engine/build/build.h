@@ -78,6 +78,8 @@ struct build_options {
     const struct build_input *inputs; /* the inputs that are served as another type */
     uint32_t n_inputs;
     uint64_t max_bytes; /* a profile may need this much memory; 0: any amount */
+    uint64_t workspace; /* as in tune_options, as these two: */
+    const struct tune_pins *pins;
     enum build_guard guard;
     double max_error;                   /* 0: build_max_error */
     const struct guard_source *samples; /* that errors are measured on; NULL: random numbers */
@@ -127,6 +129,9 @@ enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct e
 /* FAILED_PRECONDITION if the graph, tuned or not, needs more memory than `max_bytes` (0: any
  * amount) however it is placed; the error says what needs it. Takes linear time. */
 enum status build_bounds_check(const struct ir_graph *graph, uint64_t max_bytes, struct error *err);
+
+/* The same of a graph that is tuned and placed: what it takes, with its workspaces. */
+enum status build_fits_check(const struct ir_graph *graph, uint64_t max_bytes, struct error *err);
 
 /*
  * A store that keeps equal constants once, so that the profiles of a plan share their weights while

@@ -14,6 +14,7 @@ const struct backend backend_cuda = {
     .device_open = cuda_device_open,
     .device_close = cuda_device_close,
     .device_fingerprint = cuda_device_fingerprint,
+    .memory_total = cuda_memory_total,
     .memory_alloc = cuda_memory_alloc,
     .memory_free = cuda_memory_free,
     .arena_new = cuda_arena_new,

@@ -67,6 +67,11 @@ void cuda_device_fingerprint(struct device *device, char out[FINGERPRINT_MAX])
     memcpy(out, cuda_device_of(device)->fingerprint, FINGERPRINT_MAX);
 }
 
+uint64_t cuda_memory_total(struct device *device)
+{
+    return cuda_device_of(device)->properties.totalGlobalMem;
+}
+
 static enum status check_device(uint32_t index, struct cudaDeviceProp *properties,
                                 struct error *err)
 {

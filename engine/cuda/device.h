@@ -34,6 +34,7 @@ static inline void cuda_device_cleanup(struct cuda_device **at)
         cuda_device_close(&(*at)->base);
 }
 void cuda_device_fingerprint(struct device *device, char out[FINGERPRINT_MAX]);
+uint64_t cuda_memory_total(struct device *device);
 /* Writes device->fingerprint from its properties and the libraries' versions. */
 void cuda_device_describe(struct cuda_device *device, int driver_version);
 /* Whether kernels for `archs` ("90a 100") run on a device of this compute capability. Those for an

@@ -236,8 +236,13 @@ enum status tune_compile_chosen(struct tune_table *t, struct tune_job *jobs, uin
             TRY(remember_failure(t, &list[i], err));
             *again = true;
         }
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        bool fits = true;
+        if (jobs[i].option->ns < TUNE_NEVER && !jobs[i].option->ran)
+            TRY(tune_limit_check(t, jobs[i].entry, jobs[i].option, &fits, err));
+        *again = *again || !fits;
         if (jobs[i].option->ns < TUNE_NEVER)
             TRY(obtain(t, &jobs[i], arena, err));
+    }
     return STATUS_OK;
 }

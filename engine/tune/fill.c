@@ -243,6 +243,11 @@ static enum status run_option(struct tune_table *t, struct tune_entry *e, struct
     struct tune_time time = {0};
     struct tune_bench *bench;
     struct error why = {0};
+    bool fits = true;
+    if (!o->ran)
+        TRY(tune_limit_check(t, e, o, &fits, err));
+    if (!fits)
+        return STATUS_OK;
     TRY(tune_table_bench(t, e->device, &bench, err));
     enum status status =
         tune_bench_time(bench, e->sample, o->tactic, best_of(e), once, &time, &why);
@@ -349,7 +354,7 @@ enum status tune_fill_without(struct tune_table *t, struct tune_entry *e, uint32
 {
     for (uint32_t i = 0; i < e->n; i++) {
         struct tune_option *o = &e->options[i];
-        if (o->ns < TUNE_NEVER || held & tune_types(e->sample, o->tactic))
+        if (o->ns < TUNE_NEVER || o->beyond || held & tune_types(e->sample, o->tactic))
             continue;
         o->given_up = false;
         if (tune_table_options(t)->no_timing)

@@ -128,6 +128,7 @@ struct tune_option {
     bool compiled;      /* in this run of the tuner; or the backend does not compile */
     bool chosen;        /* by some node */
     bool given_up;      /* not tried: hopeless at other batch sizes, or out of time */
+    bool beyond;        /* its workspace is larger than the options allow */
     uint32_t rounds;    /* in which it ran; the fields below speak of these */
     uint64_t second_ns; /* the least time but one */
     uint64_t clean_ns;  /* the least time of a clean round; 0: none was clean */
@@ -146,7 +147,8 @@ struct tune_entry {
     uint64_t pins; /* that count for its nodes (pin.h) */
     struct tune_option *options;
     uint32_t n, cap;
-    bool filled; /* each option has a time, or TUNE_NEVER */
+    uint64_t least_beyond; /* the smallest workspace that was too large; 0: none was */
+    bool filled;           /* each option has a time, or TUNE_NEVER */
 };
 
 /* An option of one of a node's entries. */
@@ -202,7 +204,7 @@ enum status tune_fill_without(struct tune_table *table, struct tune_entry *entry
 /* --- compiling (compile.c) --- */
 
 struct tune_job {
-    const struct tune_entry *entry;
+    struct tune_entry *entry;
     struct tune_option *option;
     char why[120]; /* why the option does not work */
 };
@@ -216,6 +218,13 @@ enum status tune_compile(const struct tune_options *options, struct tune_job *jo
  * *again: some options did not work after all and are TUNE_NEVER now, so choose once more. */
 enum status tune_compile_chosen(struct tune_table *table, struct tune_job *jobs, uint32_t n,
                                 struct arena *arena, bool *again, struct error *err);
+
+/* --- the limit of workspaces (limit.c) --- */
+
+/* Finds out whether the option's workspace is within the options' limit. If not, the option's time
+ * is TUNE_NEVER from then on, in this graph alone. */
+enum status tune_limit_check(struct tune_table *table, struct tune_entry *entry,
+                             struct tune_option *option, bool *fits, struct error *err);
 
 /* --- times at other batch sizes (history.c) --- */
 

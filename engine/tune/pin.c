@@ -14,10 +14,10 @@
 static_assert(TUNE_PINS_MAX <= 64, "a set of pins is 64 bits");
 
 /* After a failure behind a *, that * takes one letter more. */
-bool tune_pattern(const char *pattern, const char *text)
+bool tune_pattern(const char *pattern, const char *text, size_t length)
 {
-    const char *star = NULL, *from = text;
-    while (*text) {
+    const char *star = NULL, *from = text, *end = text + length;
+    while (text < end) {
         if (*pattern == '*') {
             star = ++pattern;
             from = text;
@@ -38,13 +38,44 @@ bool tune_pattern(const char *pattern, const char *text)
 
 /* --- names --- */
 
+static const char between[] = " + "; /* the names of layers that became one */
+
+/* The name at *at, whose length is returned, and *at: the next; NULL: there is none. */
+static size_t next_part(const char **at)
+{
+    const char *end = strstr(*at, between);
+    size_t length = end ? (size_t)(end - *at) : strlen(*at);
+    *at = end ? end + strlen(between) : NULL;
+    return length;
+}
+
+static bool names_layer(const struct tune_pin *pin, const char *layer)
+{
+    if (tune_pattern(pin->layer, layer, strlen(layer)))
+        return true;
+    for (const char *at = layer, *part = at; at; part = at)
+        if (tune_pattern(pin->layer, part, next_part(&at)))
+            return true;
+    return false;
+}
+
 static bool names_any(const struct tune_pin *pin, const struct ir_graph *graph)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++)
-        if (ir_node(graph, i)->op != IR_OP_NONE &&
-            tune_pattern(pin->layer, ir_node(graph, i)->name))
+        if (ir_node(graph, i)->op != IR_OP_NONE && names_layer(pin, ir_node(graph, i)->name))
             return true;
     return false;
+}
+
+static void add_parts(struct names *names, const char *layer)
+{
+    char name[NAMES_LONGEST + 2]; /* of a longer one the beginning is told */
+    for (const char *at = layer, *part = at; at; part = at) {
+        size_t whole = next_part(&at), length = MIN(whole, sizeof(name) - 1);
+        memcpy(name, part, length);
+        name[length] = '\0';
+        names_add(names, name);
+    }
 }
 
 enum status tune_pins_check(const struct tune_pins *pins, const struct ir_graph *graph,
@@ -58,10 +89,11 @@ enum status tune_pins_check(const struct tune_pins *pins, const struct ir_graph 
         names_init(&names, pin->layer, strlen(pin->layer));
         for (uint32_t i = 0; i < graph->n_nodes; i++)
             if (ir_node(graph, i)->op != IR_OP_NONE)
-                names_add(&names, ir_node(graph, i)->name);
-        return error_set(err, STATUS_NOT_FOUND,
-                         "--%.128s: no layer has this name once layers are fused; there are %s",
-                         pin->said, names_text(&names));
+                add_parts(&names, ir_node(graph, i)->name);
+        return error_set(
+            err, STATUS_NOT_FOUND,
+            "--%.128s: no layer has this name once layers are fused and folded; there are %s",
+            pin->said, names_text(&names));
     }
     return STATUS_OK;
 }
@@ -73,7 +105,7 @@ uint64_t tune_pins_of(const struct tune_pins *pins, const char *layer)
         of_kind[pins->list[i].kind] |= BIT(i);
     for (uint32_t i = 0; pins && i < pins->n; i++) {
         const struct tune_pin *pin = &pins->list[i];
-        if (!tune_pattern(pin->layer, layer))
+        if (!names_layer(pin, layer))
             continue;
         if (!pin->excludes)
             set &= ~of_kind[pin->kind];
@@ -121,7 +153,7 @@ static bool allows(const struct tune_pin *pin, const struct ir_graph *sample,
     case TUNE_PIN_BACKEND:
         return !strcmp(pin->what, tactic->backend) != pin->excludes;
     default:
-        return tune_pattern(pin->what, tactic->name) != pin->excludes;
+        return tune_pattern(pin->what, tactic->name, strlen(tactic->name)) != pin->excludes;
     }
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pins: what an operator says of layers by their names, which are those of the tuner's graph. A
- * layer's candidates are only those that its pins allow; it is an error if none is left. Of several
- * pins of one kind the last that names the layer counts, with the exclusions behind it.
+ * layer that was made of several, "conv1 + relu1", has their names too. A layer's candidates are
+ * only those that its pins allow; it is an error if none is left. Of several pins of one kind the
+ * last that names the layer counts, with the exclusions behind it.
  */
 #ifndef INFERD_ENGINE_TUNE_PIN_H
 #define INFERD_ENGINE_TUNE_PIN_H
@@ -36,8 +37,8 @@ struct tune_pins {
     struct tune_pin list[TUNE_PINS_MAX];
 };
 
-/* Whether the text is like the pattern. */
-bool tune_pattern(const char *pattern, const char *text);
+/* Whether the `length` bytes of text are like the pattern. */
+bool tune_pattern(const char *pattern, const char *text, size_t length);
 
 /* NOT_FOUND: a pin names no layer of the graph; the error has the nearest name. */
 enum status tune_pins_check(const struct tune_pins *pins, const struct ir_graph *graph,

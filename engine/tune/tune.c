@@ -21,7 +21,9 @@
 #include "engine/tune/internal.h"
 #include "engine/tune/solve.h"
 
-enum { POOL_MIN = 1 << 16, POOL_MAX = 1 << 27, ROUNDS_MAX = 16 };
+/* A round finds that chosen tactics do not work, or beyond a limit of workspaces one for each
+ * layer. */
+enum { POOL_MIN = 1 << 16, POOL_MAX = 1 << 27, ROUNDS_MAX = 16, ROUNDS_OF_LIMIT = 600 };
 
 /* The costs of bringing tensors of one type and shape from some formats into others. */
 struct prices {
@@ -402,12 +404,24 @@ static enum status state_tensor(struct tuner *t, uint32_t tensor, struct error *
     return STATUS_OK;
 }
 
+static enum status beyond(const struct tuner *t, const struct ir_node *node, uint64_t least,
+                          struct error *err)
+{
+    return error_set(err, STATUS_FAILED_PRECONDITION,
+                     "layer '%s' (%s): its kernels need a workspace of %.2f MiB at least; at most "
+                     "%.2f MiB are allowed",
+                     node->name, ir_op_name(node->op), (double)least / (1 << 20),
+                     (double)t->options->workspace / (1 << 20));
+}
+
 /* Every node had candidates; here it must have one that works. */
 static enum status check_options(const struct tuner *t, struct error *err)
 {
     for (uint32_t i = 0; i < t->graph->n_nodes; i++)
         if (t->sites[i].entry && t->nodes[i].n == 0)
-            return unsupported(ir_node(t->graph, i), "no kernel works for", err);
+            return t->sites[i].entry->least_beyond
+                       ? beyond(t, ir_node(t->graph, i), t->sites[i].entry->least_beyond, err)
+                       : unsupported(ir_node(t->graph, i), "no kernel works for", err);
     return STATUS_OK;
 }
 
@@ -504,7 +518,8 @@ static enum status settle(struct tuner *t, struct tune_pick *picks, struct error
     uint32_t *choice = arena_array(t->memory, nodes, sizeof(*choice));
     if (!jobs || !choice)
         return error_no_memory(err, "the tuner");
-    for (int round = 0; round < ROUNDS_MAX; round++) {
+    int most = t->options->workspace ? ROUNDS_OF_LIMIT : ROUNDS_MAX;
+    for (int round = 0; round < most; round++) {
         bool again = false;
         TRY(choose_sides(t, choice, picks, err));
         TRY(tune_compile_chosen(t->table, jobs, list_chosen(t, picks, jobs), t->graph->arena,

@@ -66,6 +66,7 @@ struct tune_options {
     enum precision precision;
     bool no_timing; /* time nothing: cached times where there are any, else guesses from sizes */
     bool retune;    /* take no times from the cache */
+    uint64_t workspace; /* a layer's kernel may need so many bytes of scratch memory; 0: any */
     const struct tune_pins *pins; /* what layers may run on (pin.h); NULL: anything */
     uint32_t min_segment; /* the host runs what would be fewer layers in a row on the device, unless
                              all layers are; 0 or 1: nothing but time decides */
@@ -93,7 +94,8 @@ struct tune_report {
     uint64_t time_ns; /* sum over the chosen tactics; 0 if nothing was timed */
 };
 
-/* UNIMPLEMENTED: neither device nor host has a candidate for some node, or none that its pins
+/* FAILED_PRECONDITION: all candidates of a layer need more workspace than the options allow.
+ * UNIMPLEMENTED: neither device nor host has a candidate for some node, or none that its pins
  * allow; the text names it. NOT_FOUND: a pin names no layer. */
 enum status tune_graph(struct ir_graph *graph, const struct tune_options *options,
                        struct tune_report *report, struct error *err);

@@ -95,6 +95,8 @@ class Offline(unittest.TestCase):
         given = (("--precision", "fp16"), ("--dim", "N=1"), ("--input-type", "image=uint8"),
                  ("--input-scale", "image=2"), ("--input-bias", "image=2"), ("--no-tune",),
                  ("--max-bytes", "1GiB"), ("--max-error", "0.1"), ("--data", "."),
+                 ("--pin", "conv1=cpu"), ("--keep", "conv1"), ("--workspace", "1MiB"),
+                 ("--memory-fraction", "0.5"),
                  ("--timing-cache", ""))
         for option in given:
             for command in ("run", "bench"):
@@ -124,6 +126,42 @@ class Offline(unittest.TestCase):
                                       code=1))
         for text in ("none", "0.5"):
             self.build("--batch", "1", "--max-error", text)
+
+    def layers(self):
+        profile = json.loads(self.run_it("inspect", self.plan, "--json"))["profiles"][0]
+        return {layer["name"]: layer for layer in profile["layers"]}
+
+    def test_pins(self):
+        self.build("--batch", "1", "--pin", "conv*=reference", "--pin", "relu2=!reference",
+                   "--keep", "conv1,fc*")
+        layers = self.layers()
+        self.assertEqual(layers["conv1 + bn1 + relu1"]["tactic"], "reference")
+        self.assertNotEqual(layers["conv2 + bn2 + relu2"]["tactic"], "reference")
+        given = ("build", self.digits, "-o", self.plan, "--threads", 1, "--no-tune")
+        for option, text, said in (
+                ("--pin", "conv1", "--pin 'conv1': the form is LAYER=WHAT"),
+                ("--pin", "=cpu", "the form is LAYER=WHAT"),
+                ("--pin", "conv1=!", "the form is LAYER=WHAT"),
+                ("--keep", "conv1,", "the form is LAYER,LAYER,.."),
+                ("--keep", ",".join(["a"] * 65), "at most 64 pins"),
+                ("--pin", "vonv1=cpu", "did you mean 'conv1'?"),
+                ("--keep", "nothing", "no layer has this name"),
+                ("--pin", "conv1=int8", "tensors have ranges only with --precision int8"),
+                ("--pin", "conv1=fp16", "layer 'conv1 + bn1 + relu1' (conv) has no such kernel"),
+                ("--pin", "conv1=cuda", "has no such kernel; there are '")):
+            with self.subTest(text):
+                self.assertIn(said, self.run_it(*given, option, text, code=1))
+
+    def test_limits_of_memory(self):
+        given = ("build", self.digits, "-o", self.plan, "--threads", 1, "--no-tune", "--batch", 64)
+        for option, text, said in (
+                ("--memory-fraction", "1.5", "at most 1"),
+                ("--memory-fraction", "1e-9", "batch 64: needs "),
+                ("--max-bytes", "100KiB", "at most 0.1 MiB are allowed")):
+            self.assertIn(said, self.run_it(*given, option, text, code=1))
+        self.run_it(*given, "--memory-fraction", "0.5", "--workspace", "1GiB")
+        # a sort of 60,000 numbers needs room for them; nothing else can do it
+        self.run_it(*given, "--workspace", "1")
 
     def test_data_for_the_error(self):
         given = ("build", self.digits, "-o", self.plan, "--batch", "1", "--data")
