@@ -202,11 +202,20 @@ static void list(const struct ir_graph *sample, struct device *device, enum prec
                         note, names, NULL);
 }
 
-static uint32_t last_of(uint64_t set)
+/* The last of them, and all as they were said, cut off where there are many. */
+static const struct tune_pin *say(const struct tune_pins *pins, uint64_t set, char *out,
+                                  size_t size)
 {
-    uint32_t last = 0;
-    for (uint32_t i = 0; i < TUNE_PINS_MAX; i++)
-        last = set & BIT(i) ? i : last;
+    const struct tune_pin *last = &pins->list[0];
+    size_t len = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < pins->n; i++) {
+        if (!(set & BIT(i)))
+            continue;
+        last = &pins->list[i];
+        if (len < size)
+            len += (size_t)snprintf(out + len, size - len, "%s--%s", len ? " " : "", last->said);
+    }
     return last;
 }
 
@@ -215,13 +224,14 @@ enum status tune_pins_refuse(const struct tune_pins *pins, uint64_t set,
                              struct device *host, enum precision precision, struct error *err)
 {
     const struct ir_node *node = ir_node(sample, 0);
-    const struct tune_pin *pin = &pins->list[last_of(set)];
+    char said[192];
+    const struct tune_pin *pin = say(pins, set, said, sizeof(said));
     struct names names;
     names_init(&names, pin->what, strlen(pin->what));
     list(sample, device, precision, &names);
     if (host)
         list(sample, host, PRECISION_F32, &names);
     return error_set(err, STATUS_UNIMPLEMENTED,
-                     "--%.128s: layer '%.64s' (%s) has no such kernel; there are %s", pin->said,
-                     node->name, ir_op_name(node->op), names_text(&names));
+                     "%s: layer '%.64s' (%s) has no such kernel; there are %s", said, node->name,
+                     ir_op_name(node->op), names_text(&names));
 }

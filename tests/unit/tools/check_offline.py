@@ -132,8 +132,8 @@ class Offline(unittest.TestCase):
         return {layer["name"]: layer for layer in profile["layers"]}
 
     def test_pins(self):
-        self.build("--batch", "1", "--pin", "conv*=reference", "--pin", "relu2=!reference",
-                   "--keep", "conv1,fc*")
+        self.build("--batch", "1", "--pin", "conv*=reference", "--pin", "relu2=*",
+                   "--keep", "conv1,bn*")
         layers = self.layers()
         self.assertEqual(layers["conv1 + bn1 + relu1"]["tactic"], "reference")
         self.assertNotEqual(layers["conv2 + bn2 + relu2"]["tactic"], "reference")
@@ -148,9 +148,12 @@ class Offline(unittest.TestCase):
                 ("--keep", "nothing", "no layer has this name"),
                 ("--pin", "conv1=int8", "tensors have ranges only with --precision int8"),
                 ("--pin", "conv1=fp16", "layer 'conv1 + bn1 + relu1' (conv) has no such kernel"),
-                ("--pin", "conv1=cuda", "has no such kernel; there are '")):
+                ("--pin", "conv1=cuda", "--pin conv1=cuda: layer 'conv1 + bn1 + relu1' (conv)")):
             with self.subTest(text):
                 self.assertIn(said, self.run_it(*given, option, text, code=1))
+        both = ("--pin", "conv1=reference", "--pin", "bn1=!reference")
+        self.assertIn("--pin conv1=reference --pin bn1=!reference: layer 'conv1 + bn1 + relu1'",
+                      self.run_it(*given, *both, code=1))
 
     def test_limits_of_memory(self):
         given = ("build", self.digits, "-o", self.plan, "--threads", 1, "--no-tune", "--batch", 64)
@@ -160,7 +163,6 @@ class Offline(unittest.TestCase):
                 ("--max-bytes", "100KiB", "at most 0.1 MiB are allowed")):
             self.assertIn(said, self.run_it(*given, option, text, code=1))
         self.run_it(*given, "--memory-fraction", "0.5", "--workspace", "1GiB")
-        # a sort of 60,000 numbers needs room for them; nothing else can do it
         self.run_it(*given, "--workspace", "1")
 
     def test_data_for_the_error(self):

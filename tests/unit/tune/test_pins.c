@@ -83,7 +83,7 @@ static enum status tune(const struct tune_pins *pins, enum precision precision,
                         struct ir_graph **out, struct error *err)
 {
     const struct tune_options options = {
-        .device = device, .host = host, .precision = precision, .pins = pins, .seed = 3};
+        .device = device, .host = host, .precision = precision, .pins = pins, .no_timing = true};
     *out = net_network(2);
     enum status status = tune_graph(*out, &options, NULL, err);
     if (status) {
@@ -191,7 +191,7 @@ static void a_pinned_layer_is_not_sent_away(void **state)
     static const struct tune_pins pins = {
         2, {PIN("*", BACKEND, "cpu", false), PIN("fc", BACKEND, "mock", false)}};
     struct tune_options options = {
-        .device = device, .host = host, .pins = &pins, .min_segment = 3, .seed = 3};
+        .device = device, .host = host, .pins = &pins, .min_segment = 3, .no_timing = true};
     struct ir_graph *g = net_network(2);
     struct error err;
     (void)state;
