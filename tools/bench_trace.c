@@ -61,7 +61,7 @@ static void put_name(struct json *j, uint32_t row, uint32_t ctx, enum trace_kind
     json_end(j);
 }
 
-static void put_span(struct json *j, uint32_t row, const struct trace_span *span)
+static void put_span(struct json *j, uint32_t row, double shift_us, const struct trace_span *span)
 {
     json_object(j, NULL);
     json_text(j, "name", span->node ? span->node->name : rows[span->kind]);
@@ -69,7 +69,7 @@ static void put_span(struct json *j, uint32_t row, const struct trace_span *span
     json_text(j, "ph", "X");
     json_uint(j, "pid", 1);
     json_uint(j, "tid", row);
-    json_real(j, "ts", (double)span->begin_ns / NS_PER_US);
+    json_real(j, "ts", (double)span->begin_ns / NS_PER_US + shift_us);
     json_real(j, "dur", (double)(span->end_ns - span->begin_ns) / NS_PER_US);
     if (span->node && span->node->tactic) {
         json_object(j, "args");
@@ -80,8 +80,32 @@ static void put_span(struct json *j, uint32_t row, const struct trace_span *span
     json_end(j);
 }
 
-static void write_all(FILE *file, const struct bench_trace *const *traces, uint32_t n)
+/* What is in use during the spans: what each layer has, if they are timed, or else what is most
+ * during computing. */
+static void put_use(struct json *j, uint32_t context, double shift_us,
+                    const struct memory_view *memory, const struct bench_trace *trace)
 {
+    bool timed = false;
+    for (uint32_t i = 0; i < trace->n; i++)
+        timed = timed || trace->spans[i].kind == TRACE_LAYER;
+    const enum trace_kind kind = timed ? TRACE_LAYER : TRACE_COMPUTE;
+    for (uint32_t i = 0; memory->n_layers && i < trace->n; i++) {
+        const struct trace_span *s = &trace->spans[i];
+        if (s->kind != kind)
+            continue;
+        memory_layer_trace(memory, context, timed ? s->node : memory->layers[memory->most].node,
+                           (double)s->begin_ns / NS_PER_US + shift_us, j);
+        if (i + 1 == trace->n || trace->spans[i + 1].kind != kind)
+            memory_layer_trace(memory, context, NULL, (double)s->end_ns / NS_PER_US + shift_us, j);
+    }
+}
+
+static void write_all(FILE *file, const struct bench_trace *const *traces, uint32_t n,
+                      uint64_t base_ns, const struct memory_view *memory)
+{
+    uint64_t first_ns = memory && memory->n_events ? memory->events[0].at_ns : base_ns;
+    uint64_t zero_ns = MIN(first_ns, base_ns);
+    double shift_us = (double)(base_ns - zero_ns) / NS_PER_US;
     struct json j;
     json_init(&j, file);
     json_object(&j, NULL);
@@ -92,19 +116,24 @@ static void write_all(FILE *file, const struct bench_trace *const *traces, uint3
         for (uint32_t k = 0; k < ARRAY_LEN(rows); k++)
             put_name(&j, first + k, c, (enum trace_kind)k);
         for (uint32_t i = 0; i < traces[c]->n; i++)
-            put_span(&j, first + traces[c]->spans[i].kind, &traces[c]->spans[i]);
+            put_span(&j, first + traces[c]->spans[i].kind, shift_us, &traces[c]->spans[i]);
+        if (memory)
+            put_use(&j, c, shift_us, memory, traces[c]);
     }
+    if (memory)
+        memory_view_trace(memory, zero_ns, &j);
     json_end(&j);
     json_end(&j);
 }
 
 enum status bench_trace_write(const char *path, const struct bench_trace *const *traces, uint32_t n,
+                              const struct trace_base *base, const struct memory_view *memory,
                               struct error *err)
 {
     FILE *file = fopen(path, "w");
     if (!file)
         return error_errno(err, errno, "%s", path);
-    write_all(file, traces, n);
+    write_all(file, traces, n, trace_base_clock(base), memory);
     int failed = ferror(file);
     if (fclose(file) || failed)
         return error_set(err, STATUS_UNKNOWN, "%s: cannot be written", path);

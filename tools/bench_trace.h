@@ -2,7 +2,8 @@
 /*
  * What inferctl bench --trace keeps and writes: Chrome's trace event format (JSON, "complete"
  * events, microseconds), which chrome://tracing and Perfetto show. Each context has a row for its
- * input copies, its computing, its output copies, and its layers if they are timed.
+ * input copies, its computing, its output copies, and its layers if they are timed. With an account
+ * of memory there are counters of what was held when, and of what each layer has in use.
  */
 #ifndef INFERD_TOOLS_BENCH_TRACE_H
 #define INFERD_TOOLS_BENCH_TRACE_H
@@ -10,6 +11,7 @@
 #include <stdint.h>
 
 #include "engine/runtime/layer_times.h"
+#include "tools/memory_view.h"
 
 /* The trace of one context. It belongs to the context's thread until that has ended. */
 struct bench_trace {
@@ -25,8 +27,10 @@ void bench_trace_deinit(struct bench_trace *trace);
 enum status bench_trace_add(struct bench_trace *trace, struct context *ctx,
                             const struct trace_base *base, struct error *err);
 
-/* Writes one file for all contexts. Times count from the base. */
+/* Writes one file for all contexts. Times count from the base, or from the first event of memory if
+ * that was earlier. `memory` may be NULL. */
 enum status bench_trace_write(const char *path, const struct bench_trace *const *traces, uint32_t n,
+                              const struct trace_base *base, const struct memory_view *memory,
                               struct error *err);
 
 #endif

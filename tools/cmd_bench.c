@@ -40,7 +40,7 @@ static const struct arg options[] = {
     {"layers", 0, ARG_FLAG, offsetof(struct bench_args, layers), NULL,
      "also show the time of each layer"},
     {"memory", 0, ARG_FLAG, offsetof(struct bench_args, model.track_memory), NULL,
-     "also show the memory taken, by tag"},
+     "also show the memory taken, by tag and over time"},
     {"input-copy", 0, ARG_TEXT, offsetof(struct bench_args, input_copy), "HOW",
      "pinned (default): inputs and outputs are copied; none: they stay on the device"},
     {"no-capture", 0, ARG_FLAG, offsetof(struct bench_args, no_capture), NULL,
@@ -73,6 +73,7 @@ struct bench {
     bool resident; /* inputs and outputs are not copied */
     struct trace_base *base;
     pthread_barrier_t start;
+    struct memory_view memory; /* if it is asked for */
     uint64_t begin_ns, end_ns; /* written by the first runner between two barriers */
     atomic_bool failed;        /* relaxed; ends the other runners early */
 };
@@ -288,6 +289,7 @@ static void print_json(struct bench *b, const struct result *result, const struc
             json_end(&j);
         }
         json_end(&j);
+        memory_view_json(&b->memory, &j);
     }
     json_end(&j);
 }
@@ -336,6 +338,8 @@ static void print_text(struct bench *b, const struct result *result, const struc
          i < n; i++)
         printf("%12.1f %8llu  %-6s  %s\n", (double)tags[i].peak / 1024,
                (unsigned long long)tags[i].count, where(b, &tags[i]), tags[i].tag);
+    if (b->args->model.track_memory)
+        memory_view_print(&b->memory, b->args->layers);
 }
 
 static enum status write_trace(struct bench *b, const struct runner *runners, struct error *err)
@@ -348,7 +352,8 @@ static enum status write_trace(struct bench *b, const struct runner *runners, st
     }
     if (full)
         fprintf(stderr, "inferctl bench: the trace has the beginning of the run only\n");
-    return bench_trace_write(b->args->trace, traces, b->args->contexts, err);
+    return bench_trace_write(b->args->trace, traces, b->args->contexts, b->base,
+                             b->args->model.track_memory ? &b->memory : NULL, err);
 }
 
 static void result_free(struct result **result)
@@ -385,6 +390,9 @@ static enum status report(struct bench *b, struct runner *runners, struct error 
     if (!result)
         return error_no_memory(err, "the results");
     TRY(collect(b, runners, result, err));
+    if (b->args->model.track_memory)
+        TRY(memory_view_init(&b->memory, b->model.device,
+                             engine_graph_for(b->model.engine, b->point, b->batch), err));
     if (b->args->json)
         print_json(b, result, runners);
     else
@@ -442,6 +450,7 @@ static enum status bench(struct bench *b, const char *path, struct error *err)
     b->point = engine_describe(b->model.engine)->n_points - 1; /* the largest */
     enum status status = bench_model(b, err);
     trace_base_free(b->base);
+    memory_view_deinit(&b->memory);
     model_close(&b->model);
     return status;
 }

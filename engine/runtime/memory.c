@@ -119,7 +119,7 @@ static void take(struct memory_tracker *t, enum memory_kind kind, const void *ke
     h->size = size;
     h->record = t->n_records++;
     struct memory_record *r = &t->records[h->record % RECORDS_MAX];
-    *r = (struct memory_record){.size = size, .taken_ns = clock_now_ns()};
+    *r = (struct memory_record){.kind = kind, .size = size, .taken_ns = clock_now_ns()};
     memcpy(r->tag, h->tag, sizeof(r->tag));
     struct tag_sum *s = tag_sum(t, h->tag);
     HASH_ADD_PTR(t->held, key, h);

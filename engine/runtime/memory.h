@@ -18,6 +18,7 @@ enum { MEMORY_TAG_MAX = 32 };
 
 struct memory_record {
     char tag[MEMORY_TAG_MAX];
+    enum memory_kind kind;
     size_t size;
     uint64_t taken_ns;    /* clock_now_ns */
     uint64_t released_ns; /* 0: still held */

@@ -134,6 +134,20 @@ class Checks:
                                    "--batch", "4", "--contexts", "4", "--seconds", "1", "--json"))
         return f"{said['throughput']:.0f} instances/s, p50 {said['p50_us']:.0f} us"
 
+    def memory(self):
+        """Counters of both sides' memory, and of the arena's use by the plugin's layer."""
+        path = self.folder / "trace.json"
+        said = json.loads(self.run("bench", self.folder / "fp32.plan", "--device", "cuda",
+                                   "--plugin", self.peak, "--batch", "4", "--seconds", "0.2",
+                                   "--memory", "--layers", "--trace", path, "--json"))
+        sides = {event["where"] for event in said["memory_events"]}
+        assert sides == {"device", "host"}, sides
+        names = {e["name"] for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "C"}
+        want = {"device memory", "host memory", "context 0: arena in use"}
+        assert names == want, names
+        use = next(x for x in said["memory_layers"] if "PeakScale" in x["name"])
+        return f"peak {said['memory_peak']}; {use}"
+
     def other_file(self):
         other = self.folder / "other.so"
         other.write_bytes(self.peak.read_bytes() + b"\0")
@@ -182,6 +196,7 @@ def main():
         c.check("a few numbers", c.small)
         c.check("without timing", c.untuned)
         c.check("four contexts", c.contexts)
+        c.check("memory over time", c.memory)
         c.check("another file of the plugin", c.other_file)
         c.check("the daemon builds and serves", c.daemon)
         c.check("kernels that break the rules", c.rules)

@@ -554,6 +554,44 @@ class Offline(unittest.TestCase):
                                delta=0.5)
         self.run_it(*at[:-1], self.dir / "none" / "trace.json", code=1)
 
+    def test_memory_over_time(self):
+        self.build("--batch", "1,4")
+        path = self.dir / "trace.json"
+        for device, where in (((), {"host"}), (("--device", "fault", "--fault", "apart"),
+                                               {"host", "device"})):
+            at = ("bench", self.plan, *device, "--threads", 1, "--batch", 4, "--seconds", 0.05,
+                  "--memory", "--trace", path)
+            said = json.loads(self.run_it(*at, "--contexts", 2, "--layers", "--json"))
+            events, held = said["memory_events"], {"host": 0, "device": 0}
+            self.assertEqual({event["where"] for event in events}, where)
+            for event in events:
+                held[event["where"]] += event["bytes"]
+                self.assertEqual((event["host_bytes"], event["device_bytes"]),
+                                 (held["host"], held["device"]))
+            self.assertEqual(sorted(e["ms"] for e in events), [e["ms"] for e in events])
+            for side in held:
+                self.assertEqual(said["memory_peak"][f"{side}_bytes"],
+                                 max(event[f"{side}_bytes"] for event in events))
+            layers = {layer["name"]: layer for layer in said["memory_layers"]}
+            self.assertEqual(list(layers), [layer["name"] for layer in said["layers"]])
+            arena = next(m["peak_bytes"] for m in said["memory"] if m["tag"] == "arena") / 2
+            most = max(use["tensor_bytes"] + use["workspace_bytes"] for use in layers.values())
+            self.assertTrue(0 < most <= arena, (most, arena))
+            trace = json.loads(path.read_text())
+            self.check_trace(trace, 2, 0.05)
+            counters = [e for e in trace["traceEvents"] if e["ph"] == "C"]
+            self.assertEqual({e["name"] for e in counters},
+                             {f"{side} memory" for side in where} |
+                             {f"context {c}: arena in use" for c in range(2)})
+            last = [e["args"] for e in counters if e["name"] == "host memory"][-1]
+            self.assertEqual(sum(last.values()), held["host"])
+            self.assertEqual(most, max(sum(e["args"].values()) for e in counters
+                                       if "arena" in e["name"]))
+            text = self.run_it(*at)
+            self.assertRegex(text, r"\n +0\.0 +\+[\d.]+  \w+ +weights ")
+            self.assertRegex(text, r"\npeak: device [\d.]+ KiB, host [\d.]+ KiB\n")
+            self.assertIn("of the arena most is in use at layer '", text)
+
     def test_bench_input_copy(self):
         self.build("--batch", "1")
         at = ("bench", self.plan, "--threads", 1, "--seconds", 0.05, "--json", "--input-copy")
