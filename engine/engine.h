@@ -53,6 +53,9 @@ struct engine_free {
     bool pads; /* a point with a larger value may run the request, and nobody sees it */
 };
 
+/* A size of 1 is not padded: broadcasts make other layers of it in many models. */
+enum { ENGINE_PADS_FROM = 2 };
+
 /* What the dimensions of an input or an output are. */
 struct engine_axes {
     bool shared;   /* of a batched model: all instances of a batch have this input together */
@@ -285,7 +288,8 @@ static inline bool engine_point_holds(const struct engine_info *info, uint32_t p
 {
     for (uint32_t i = 0; i < info->n_free; i++) {
         int64_t own = info->points[point].values[i];
-        if (values[i] > own || (values[i] < own && !info->free[i].pads))
+        bool pads = info->free[i].pads && values[i] >= ENGINE_PADS_FROM;
+        if (values[i] > own || (values[i] < own && !pads))
             return false;
     }
     return true;

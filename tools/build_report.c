@@ -194,7 +194,8 @@ static void print_sizes(const struct plan *plan)
         for (uint32_t i = 0; i < plan->n_profiles; i++)
             if (!is_told(plan, i, k))
                 printf(" %lld", (long long)plan->profiles[i].values[k]);
-        printf("%s\n", plan->free[k].pads ? "" : "; requests of other sizes are refused");
+        printf("%s\n", plan->free[k].pads ? "; requests of sizes between them run padded"
+                                          : "; requests of other sizes do not run on them");
     }
 }
 

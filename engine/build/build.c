@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "engine/build/instances.h"
+#include "engine/build/pads.h"
 #include "engine/build/tails.h"
 #include "engine/build/widen.h"
 #include "engine/passes/pass.h"
@@ -409,6 +410,44 @@ static enum status make_bindings(struct builder *b, bool input, struct error *er
     return STATUS_OK;
 }
 
+/* --- padding --- */
+
+static enum status graph_at(void *user, const int64_t *values, struct ir_graph **out,
+                            struct error *err)
+{
+    struct builder *b = user;
+    struct build_report unread;
+    struct build_options quiet = *b->options;
+    quiet.log = NULL;
+    build_space_set(&b->space, values);
+    uint32_t batch =
+        b->plan->batched ? MIN(b->plan->profiles[b->plan->n_profiles - 1].batch, 2u) : 1;
+    return make_graph(b->model, &quiet, batch, &unread, NULL, out, err); /* tails are not padded */
+}
+
+/* Finds which sizes a larger point may run, and which dimensions of outputs shrink with them. */
+static enum status find_pads(struct builder *b, struct error *err)
+{
+    struct plan *plan = b->plan;
+    for (uint32_t f = 0; f < plan->n_free; f++) {
+        struct build_pads found;
+        TRY(build_pads_find(&b->space, f, graph_at, b, &found, err));
+        plan->free[f].pads = found.pads;
+        for (uint32_t i = 0; found.pads && i < plan->n_outputs; i++)
+            for (uint32_t d = 0; d < SHAPE_MAX_RANK; d++)
+                if (found.result.out[i] >> d & 1)
+                    plan->output_axes[i].free[d] = (uint8_t)(f + 1);
+        if (found.pads)
+            log_write(b->options->log, LOG_INFO,
+                      "'%s': a request of another size runs padded, at the next larger point",
+                      plan->free[f].name);
+        else if (found.result.why[0])
+            log_write(b->options->log, LOG_INFO, "'%s': sizes are not padded: %s",
+                      plan->free[f].name, found.result.why);
+    }
+    return STATUS_OK;
+}
+
 static enum status make_free(struct builder *b, struct error *err)
 {
     struct plan *plan = b->plan;
@@ -649,6 +688,7 @@ static enum status fill_plan(struct builder *b, struct error *err)
     TRY(make_free(b, err));
     TRY(make_bindings(b, true, err));
     TRY(make_bindings(b, false, err));
+    TRY(find_pads(b, err));
     build_digest(b->model, plan->digest);
     build_put_device(plan, b->options->device, b->options->host);
     return plan_check(plan, err);

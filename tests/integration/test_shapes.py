@@ -44,6 +44,12 @@ def scaled():
         [value("y", INT64, ["N", 2])])
 
 
+def mixed():
+    """y = softmax of x along seq, which sees what is put behind it."""
+    return harness.model([node("Softmax", ["x"], ["y"])], [value("x", FLOAT, ["N", 2, "seq"])],
+                         [value("y", FLOAT, ["N", 2, "seq"])])
+
+
 def floats(numbers):
     return struct.pack(f"<{len(numbers)}f", *numbers)
 
@@ -59,11 +65,14 @@ class Shapes(harness.Served):
     def setUpClass(cls):
         folder = harness.folder()
         (folder / "seq.onnx").write_bytes(model())
+        (folder / "mixed.onnx").write_bytes(mixed())
         (folder / "scaled.onnx").write_bytes(scaled())
         at = str(folder / "seq.onnx")
         cls.server = harness.Server(
             {"seq": {"path": at, "shapes": ["x=1..4x2..20x2"],
                      "profiles": ["seq=" + ",".join(map(str, SIZES))]},
+             "mixed": {"path": str(folder / "mixed.onnx"), "shapes": ["x=1..2x2x2..20"],
+                       "profiles": ["seq=3,20"]},
              "fixed": {"path": at, "dims": ["seq=5"], "batches": [1, 2]},
              "scaled": {"path": str(folder / "scaled.onnx"), "values": ["s=7"]}},
             config={"workers": 2, "max_delay_us": 2000}, arguments=["--http", "127.0.0.1:0"])
@@ -124,7 +133,9 @@ class Shapes(harness.Served):
         rng = random.Random(2)
         self.refused(inputs(rng, 1, 21), wire.INVALID_ARGUMENT, "'seq'", "21", "2 to 20")
         self.refused(inputs(rng, 1, 1), wire.INVALID_ARGUMENT, "2 to 20")
-        self.refused(inputs(rng, 1, 9), FAILED_PRECONDITION, "seq=9", "--profiles")
+        self.refused([("x", "FP32", [1, 2, 9], floats([0] * 18))], FAILED_PRECONDITION, "seq=9",
+                     "--profiles", to="mixed")
+        self.refused(inputs(rng, 1, 1), wire.INVALID_ARGUMENT, "2 to 20")
         self.refused(inputs(rng, 5, 8), wire.INVALID_ARGUMENT, "5 instances")
         self.refused(inputs(rng, 1, 8)[:1] + inputs(rng, 1, 3)[1:], wire.INVALID_ARGUMENT,
                      "'z'", "'seq'", "3", "8 elsewhere")
@@ -133,6 +144,26 @@ class Shapes(harness.Served):
                          wire.INVALID_ARGUMENT)
         with self.server.client() as client:
             self.check(client, inputs(rng, 4, 17))
+
+    def test_sizes_between_profiles_are_padded_and_cut_back(self):
+        failures, batches = [], []
+
+        def send(seed):
+            rng = random.Random(seed)
+            try:
+                with self.server.client() as client:
+                    for _ in range(60):
+                        batches.append(self.check(
+                            client, inputs(rng, rng.randint(1, 2), rng.randint(2, 17))))
+            except BaseException as failure:  # the thread's, told below
+                failures.append(failure)
+        threads = [threading.Thread(target=send, args=(i,)) for i in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(120)
+        self.assertEqual(failures, [])
+        self.assertGreater(max(batches), 2, "no two requests shared a batch")
 
     def test_metadata_leaves_sizes_open(self):
         where = re.search(r"(?m)^ready (\S+) \(http\)", self.server.log())[1]
@@ -259,30 +290,53 @@ class BesideOnnxruntime(harness.Served):
             str(folder / f"{name}.onnx"), options, providers=["CPUExecutionProvider"])
             for name in ("encoder", "convolutions")}
 
-    def feeds(self, rng, name):
+    def feeds(self, rng, name, padded=False):
         if name == "convolutions":
             shape = (rng.integers(1, 3), 3, rng.choice(self.SIDES), rng.choice(self.SIDES))
             return {"x": rng.standard_normal(shape).astype(np.float32)}
-        shape = (rng.integers(1, 5), rng.choice(self.LENGTHS))
+        shape = (rng.integers(1, 5), rng.integers(2, 65) if padded else rng.choice(self.LENGTHS))
         mask = np.arange(shape[1]) < rng.integers(1, shape[1] + 1, (shape[0], 1))
         return {"ids": rng.integers(0, WORDS, shape), "mask": mask.astype(np.int64)}
 
+    KINDS = {"float32": "FP32", "int64": "INT64"}
+
+    def check(self, client, name, feeds):
+        reply = client.infer(name, [(k, self.KINDS[str(a.dtype)], list(map(int, a.shape)),
+                                     a.tobytes()) for k, a in feeds.items()])
+        self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+        _, shape, data = reply.outputs()["y"]
+        expected = self.theirs[name].run(None, feeds)[0]
+        self.assertEqual(tuple(shape), expected.shape)
+        got = np.frombuffer(data, np.float32).reshape(shape)
+        self.assertLess(np.abs(got - expected).max(), 2e-5 * max(1.0, np.abs(expected).max()))
+        return reply.batch
+
     def test_a_thousand_requests_agree(self):
         rng = np.random.default_rng(2)
-        kinds = {np.dtype(np.float32): "FP32", np.dtype(np.int64): "INT64"}
         with self.server.client() as client:
             for i in range(1000):
                 name = ("encoder", "convolutions")[i % 2]
-                feeds = self.feeds(rng, name)
-                reply = client.infer(name, [(k, kinds[a.dtype], list(map(int, a.shape)),
-                                             a.tobytes()) for k, a in feeds.items()])
-                self.assertEqual((reply.status, reply.message), (wire.OK, ""))
-                _, shape, data = reply.outputs()["y"]
-                expected = self.theirs[name].run(None, feeds)[0]
-                self.assertEqual(tuple(shape), expected.shape)
-                got = np.frombuffer(data, np.float32).reshape(shape)
-                self.assertLess(np.abs(got - expected).max(),
-                                2e-5 * max(1.0, np.abs(expected).max()))
+                self.check(client, name, self.feeds(rng, name))
+
+    def test_mixed_lengths_are_joined_in_padded_batches(self):
+        failures, batches = [], []
+
+        def send(seed):
+            rng = np.random.default_rng(seed)
+            try:
+                with self.server.client() as client:
+                    for _ in range(50):
+                        batches.append(self.check(client, "encoder",
+                                                  self.feeds(rng, "encoder", padded=True)))
+            except BaseException as failure:  # the thread's, told below
+                failures.append(failure)
+        threads = [threading.Thread(target=send, args=(i,)) for i in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(120)
+        self.assertEqual(failures, [])
+        self.assertEqual(len(batches), 300)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is proved of a dimension that is longer than a request, and that it is true: whatever is
+ * proved is also run, at both sizes, with zeros behind the request.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/build/along.h"
+#include "engine/cpu/eval.h"
+#include "engine/runtime/box.h"
+#include "tests/test.h"
+#include "tests/unit/passes/parse.h"
+
+enum { TEXT_MOST = 8192 };
+
+/* Writes the size for "$", its square for "^", and one more for "+1". */
+static struct ir_graph *graph_of(const char *text, int64_t size)
+{
+    static char out[TEXT_MOST];
+    size_t n = 0;
+    for (; *text && n < sizeof(out) - 24; text++) {
+        if (*text == '$')
+            n += (size_t)snprintf(out + n, 24, "%lld", (long long)size);
+        else if (*text == '~')
+            n += (size_t)snprintf(out + n, 24, "%lld", (long long)(2 * size));
+        else if (*text == '^')
+            n += (size_t)snprintf(out + n, 24, "%lld", (long long)(size - 1));
+        else
+            out[n++] = *text;
+    }
+    out[n] = '\0';
+    return graph_parse(out);
+}
+
+/* --- running --- */
+
+static struct tensor_view view_of(const struct ir_tensor *t)
+{
+    struct tensor_view view = {t->dtype, t->shape, calloc(1, t->bytes + 1)};
+    assert_non_null(view.data);
+    return view;
+}
+
+/* Inputs of INT64 are 1 or 2, as of ids and of masks that let through. */
+static void fill(struct tensor_view *view, size_t bytes, uint64_t seed)
+{
+    int64_t *ids = view->data;
+    if (view->dtype != DTYPE_I64)
+        fill_random(view->dtype, view->data, bytes / dtype_size(view->dtype), seed);
+    for (size_t i = 0; view->dtype == DTYPE_I64 && i < bytes / sizeof(*ids); i++)
+        ids[i] = 1 + (int64_t)((i + seed) % 2);
+}
+
+struct ran {
+    struct tensor_view in[IR_MAX_IO], out[IR_MAX_IO];
+};
+
+static void run(const struct ir_graph *g, struct ran *r)
+{
+    struct error err = {.text = ""};
+    for (uint32_t i = 0; i < g->n_outputs; i++)
+        r->out[i] = view_of(ir_tensor(g, g->outputs[i]));
+    if (cpu_eval_graph(g, r->in, r->out, &err))
+        fail_msg("%s", err.text);
+}
+
+static void ran_free(const struct ir_graph *g, struct ran *r)
+{
+    for (uint32_t i = 0; i < g->n_inputs; i++)
+        free(r->in[i].data);
+    for (uint32_t i = 0; i < g->n_outputs; i++)
+        free(r->out[i].data);
+}
+
+static void compare(const struct tensor_view *want, const struct tensor_view *padded,
+                    const char *what)
+{
+    size_t n;
+    struct box box = {
+        .whole = &padded->shape, .part = &want->shape, .element = dtype_size(want->dtype)};
+    assert_true(shape_elements(&want->shape, &n));
+    float *cut = calloc(n + 1, sizeof(double));
+    assert_non_null(cut);
+    box_take(&box, padded->data, cut);
+    const float *a = want->data;
+    for (size_t i = 0; want->dtype == DTYPE_F32 && i < n; i++)
+        if (!(fabsf(a[i] - cut[i]) <= 1e-5F * fmaxf(1, fabsf(a[i]))))
+            fail_msg("%s: element %zu is %g, not %g", what, i, (double)cut[i], (double)a[i]);
+    if (want->dtype != DTYPE_F32)
+        assert_memory_equal(want->data, cut, n * dtype_size(want->dtype));
+    free(cut);
+}
+
+/* Runs both, the larger one on the smaller one's inputs with zeros behind. */
+static void run_both(const struct ir_graph *small, const struct ir_graph *large, const char *what)
+{
+    static struct ran a, b;
+    for (uint32_t i = 0; i < small->n_inputs; i++) {
+        const struct ir_tensor *t = ir_tensor(small, small->inputs[i]);
+        a.in[i] = view_of(t);
+        b.in[i] = view_of(ir_tensor(large, large->inputs[i]));
+        fill(&a.in[i], t->bytes, i + 1);
+        box_put(&(struct box){.whole = &b.in[i].shape,
+                              .part = &a.in[i].shape,
+                              .element = dtype_size(t->dtype)},
+                b.in[i].data, a.in[i].data);
+    }
+    run(small, &a);
+    run(large, &b);
+    for (uint32_t i = 0; i < small->n_outputs; i++)
+        compare(&a.out[i], &b.out[i], what);
+    ran_free(small, &a);
+    ran_free(large, &b);
+}
+
+/* --- what is proved, and what not --- */
+
+struct claim {
+    const char *what, *text;
+    bool padded, apart;
+    const char *why; /* part of the reason; NULL: any */
+};
+
+#define MASK                                                                                       \
+    "input m INT64[2,$]\n"                                                                         \
+    "mf = cast \"mf\" (m) to=12\n"                                                                 \
+    "ms = binary \"ms\" (mf, two FP32[]=2) func=min\n"                                             \
+    "mi = unary \"mi\" (ms) func=linear alpha=10000 beta=-10000\n"                                 \
+    "mr = reshape \"mr\" (mi) shape=2,1,$\n"
+
+static const struct claim claims[] = {
+    {"elementwise", "input x FP32[2,$,3]\ny = unary \"y\" (x) func=tanh\noutput y\n", true, true,
+     NULL},
+    {"rows of a product",
+     "input x FP32[2,$,3]\ny = matmul \"y\" (x, w FP32[3,4]) then relu\noutput y\n", true, true,
+     NULL},
+    {"normalised rows",
+     "input x FP32[2,$,3]\ny = layer_norm \"y\" (x, s FP32[3]) axis=2\noutput y\n", true, true,
+     NULL},
+    {"normalised columns", "input x FP32[2,3,$]\ny = softmax \"y\" (x) axis=2\noutput y\n", false,
+     false, "softmax 'y'"},
+    {"a convolution along it",
+     "input x FP32[2,3,$]\ny = conv \"y\" (x, w FP32[3,3,3]) pads=1,1\noutput y\n", false, false,
+     "conv 'y'"},
+    {"a convolution of single places",
+     "input x FP32[2,3,$]\ny = conv \"y\" (x, w FP32[3,3,1])\noutput y\n", true, true, NULL},
+    {"a mean", "input x FP32[2,$,3]\ny = reduce \"y\" (x) func=1 axes=1 keepdims=0\noutput y\n",
+     false, false, NULL},
+    {"a sum of zeros",
+     "input x FP32[2,$,3]\ny = reduce \"y\" (x) func=0 axes=1 keepdims=0\noutput y\n", true, false,
+     NULL},
+    {"a sum of what is no zero any more",
+     "input x FP32[2,$,3]\na = unary \"a\" (x) func=cos\n"
+     "y = reduce \"y\" (a) func=0 axes=1 keepdims=0\noutput y\n",
+     false, false, NULL},
+    {"the greatest", "input x FP32[2,$,3]\ny = reduce \"y\" (x) func=2 axes=1\noutput y\n", false,
+     false, NULL},
+    {"the first row",
+     "input x FP32[2,$,3]\ny = slice \"y\" (x) starts=0,0,0 ends=2,1,3 steps=1,1,1\noutput y\n",
+     true, false, NULL},
+    {"the last row",
+     "input x FP32[2,$,3]\ny = slice \"y\" (x) starts=0,^,0 ends=2,$,3 steps=1,1,1\noutput y\n",
+     false, false, NULL},
+    {"rows in reverse",
+     "input x FP32[2,$,3]\ny = slice \"y\" (x) starts=0,^,0 ends=2,-1,3 steps=1,-1,1\noutput y\n",
+     false, false, NULL},
+    {"rows behind others",
+     "input x FP32[2,$,3]\ny = concat \"y\" (k FP32[2,1,3], x) axis=1\noutput y\n", false, false,
+     NULL},
+    {"rows beside others",
+     "input x FP32[2,$,3]\na = unary \"a\" (x) func=tanh\ny = concat \"y\" (a, x) axis=2\n"
+     "output y\n",
+     true, true, NULL},
+    {"merged with another dimension, and apart again",
+     "input x FP32[2,$,4]\na = reshape \"a\" (x) shape=~,4\nb = matmul \"b\" (a, w FP32[4,4])\n"
+     "c = reshape \"c\" (b) shape=2,$,2,2\ny = transpose \"y\" (c) perm=0,2,1,3\noutput y\n",
+     true, true, NULL},
+    {"an output that merges it", "input x FP32[2,$,4]\ny = reshape \"y\" (x) shape=~,4\noutput y\n",
+     false, false, "merges it"},
+    {"a running sum", "input x FP32[2,$]\ny = cumsum \"y\" (x) axis=1\noutput y\n", true, false,
+     NULL},
+    {"a running sum from behind",
+     "input x FP32[2,$]\ny = cumsum \"y\" (x) axis=1 reverse=1\noutput y\n", false, false, NULL},
+    {"a row of a table for each id",
+     "input x INT64[2,$]\ny = gather \"y\" (t FP32[9,4], x) axis=0\noutput y\n", true, true, NULL},
+    {"ids that may leave the table behind the request",
+     "input x INT64[2,$]\na = cumsum \"a\" (x) axis=1\ny = gather \"y\" (t FP32[9,4], a) axis=0\n"
+     "output y\n",
+     false, false, NULL},
+    {"attention that sees everything",
+     "input x FP32[2,$,4]\ny = attention \"y\" (x, x, x) heads=2\noutput y\n", false, false,
+     "attention 'y'"},
+    {"attention that sees what came before",
+     "input x FP32[2,$,4]\ny = attention \"y\" (x, x, x) heads=2 causal=1\noutput y\n", true, false,
+     NULL},
+    {"attention with a mask",
+     MASK "input x FP32[2,$,4]\nmm = reshape \"mm\" (mr) shape=2,1,1,$\n"
+          "y = attention \"y\" (x, x, x, mm) heads=2\noutput y\n",
+     true, false, NULL},
+    {"attention with a mask that says nothing",
+     "input x FP32[2,$,4]\ninput m FP32[2,1,1,$]\ny = attention \"y\" (x, x, x, m) heads=2\n"
+     "output y\n",
+     false, false, NULL},
+    {"masked scores by their parts",
+     MASK "input x FP32[2,$,4]\ns = matmul \"s\" (x, x) trans_b=1\nt = binary \"t\" (s, mr) "
+          "func=add\np = softmax \"p\" (t) axis=2\ny = matmul \"y\" (p, x)\noutput y\n",
+     true, false, NULL},
+    {"scores by their parts without a mask",
+     "input x FP32[2,$,4]\ns = matmul \"s\" (x, x) trans_b=1\np = softmax \"p\" (s) axis=2\n"
+     "y = matmul \"y\" (p, x)\noutput y\n",
+     false, false, "softmax 'p'"},
+    {"masked scores of what may be infinite",
+     MASK "input x FP32[2,$,4]\nr = unary \"r\" (x) func=reciprocal\n"
+          "s = matmul \"s\" (x, x) trans_b=1\nt = binary \"t\" (s, mr) func=add\n"
+          "p = softmax \"p\" (t) axis=2\ny = matmul \"y\" (p, r)\noutput y\n",
+     false, false, NULL},
+    {"the mean of what a mask lets through",
+     MASK "input x FP32[2,$,4]\nc = reshape \"c\" (mf) shape=2,$,1\nz = binary \"z\" (x, c) "
+          "func=mul\nt = reduce \"t\" (z) func=0 axes=1 keepdims=0\n"
+          "u = reduce \"u\" (c) func=0 axes=1 keepdims=0\ny = binary \"y\" (t, u) func=div\n"
+          "output y\n",
+     true, false, NULL},
+    {"a layer with a state",
+     "input x FP32[$,2,8]\ny, h, c = recurrent \"r\" (x, r FP32[8,2]) func=1 funcs=6,10,10 "
+     "alphas=0,0,0 betas=0,0,0\noutput y\n",
+     true, false, NULL},
+    {"the last state",
+     "input x FP32[$,2,8]\ny, h, c = recurrent \"r\" (x, r FP32[8,2]) func=1 funcs=6,10,10 "
+     "alphas=0,0,0 betas=0,0,0\noutput y\noutput h\n",
+     false, false, NULL},
+    {"sequences side by side",
+     "input x FP32[3,$,8]\ny, h, c = recurrent \"r\" (x, r FP32[8,2]) func=1 funcs=6,10,10 "
+     "alphas=0,0,0 betas=0,0,0\noutput y\noutput h\noutput c\n",
+     true, true, NULL},
+    {"other layers at another size", "input x FP32[2,$]\ny = unary \"y\" (x) func=tanh\noutput y\n",
+     true, true, NULL},
+};
+
+static void check_claim(const struct claim *c)
+{
+    static const int64_t sizes[][2] = {{2, 3}, {3, 8}, {5, 6}};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        CLEANUP(ir_graph_cleanup) struct ir_graph *small = graph_of(c->text, sizes[i][0]);
+        CLEANUP(ir_graph_cleanup) struct ir_graph *large = graph_of(c->text, sizes[i][1]);
+        struct along_result r;
+        bool apart = along_prove(small, large, sizes[i][0], sizes[i][1], ALONG_APART, &r);
+        if (apart != c->apart)
+            fail_msg("%s: apart is %d: %s", c->what, apart, r.why);
+        bool padded = along_prove(small, large, sizes[i][0], sizes[i][1], ALONG_PADDED, &r);
+        if (padded != c->padded || (c->why && !padded && !strstr(r.why, c->why)))
+            fail_msg("%s: padded is %d: '%s'", c->what, padded, r.why);
+        if (padded)
+            run_both(small, large, c->what);
+    }
+}
+
+static void claims_are_proved_or_not(void **state UNUSED)
+{
+    for (size_t i = 0; i < ARRAY_LEN(claims); i++)
+        check_claim(&claims[i]);
+}
+
+static void a_mask_is_noted(void **state UNUSED)
+{
+    for (size_t i = 0; i < ARRAY_LEN(claims); i++) {
+        if (strcmp(claims[i].what, "masked scores by their parts") != 0)
+            continue;
+        CLEANUP(ir_graph_cleanup) struct ir_graph *small = graph_of(claims[i].text, 3);
+        CLEANUP(ir_graph_cleanup) struct ir_graph *large = graph_of(claims[i].text, 8);
+        struct along_result r;
+        assert_true(along_prove(small, large, 3, 8, ALONG_PADDED, &r));
+        assert_int_equal(r.masks, 1); /* input m, and not x */
+        assert_int_equal(r.out[0], 1 << 1);
+    }
+}
+
+/* --- random graphs --- */
+
+/* Each step reads `v`, which is [2,$,4] before and behind it. */
+static const char *const steps[] = {
+    "v%d = unary \"n%d\" (v%d) func=tanh\n",
+    "v%d = unary \"n%d\" (v%d) func=exp\n",
+    "v%d = matmul \"n%d\" (v%d, w FP32[4,4]) then relu\n",
+    "v%d = layer_norm \"n%d\" (v%d, s FP32[4]) axis=2\n",
+    "v%d = softmax \"n%d\" (v%d) axis=2\n",
+    "v%d = softmax \"n%d\" (v%d) axis=1\n",
+    "v%d = cumsum \"n%d\" (v%d) axis=1\n",
+    "v%d = cumsum \"n%d\" (v%d) axis=1 reverse=1\n",
+    "v%d = attention \"n%d\" (v%d, v0, v0, mm) heads=2\n",
+    "v%d = attention \"n%d\" (v%d, v0, v0) heads=2 causal=1\n",
+    "v%d = attention \"n%d\" (v%d, v0, v0) heads=2\n",
+    "v%d = binary \"n%d\" (v%d, v0) func=add\n",
+    "v%d = binary \"n%d\" (v%d, v0) func=div\n",
+    "v%d = binary \"n%d\" (v%d, k FP32[4]) func=mul\n",
+    "v%d = binary \"n%d\" (v%d, c) func=mul\n",
+    "v%d = trilu \"n%d\" (v%d) upper=0\n",
+};
+
+static void write_random(char *out, uint64_t seed, const char **last)
+{
+    static const char *const ends[] = {
+        "y = unary \"end\" (v%d) func=identity\noutput y\n",
+        "y = reduce \"end\" (v%d) func=0 axes=1 keepdims=0\noutput y\n",
+        "y = reduce \"end\" (v%d) func=2 axes=1 keepdims=0\noutput y\n",
+        "y = slice \"end\" (v%d) starts=0,0,0 ends=2,1,4 steps=1,1,1\noutput y\n",
+    };
+    int n = snprintf(out, TEXT_MOST,
+                     MASK "mm = reshape \"mm\" (mr) shape=2,1,1,$\nc = reshape \"c\" (mf) "
+                          "shape=2,$,1\ninput v0 FP32[2,$,4]\n");
+    int count = 1 + (int)(seed % 4);
+    uint64_t random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    for (int i = 1; i <= count; i++, random = random * UINT64_C(6364136223846793005) + 1)
+        n += snprintf(out + n, (size_t)(TEXT_MOST - n), steps[(random >> 40) % ARRAY_LEN(steps)], i,
+                      i, i - 1);
+    *last = ends[(random >> 40) % ARRAY_LEN(ends)];
+    snprintf(out + n, (size_t)(TEXT_MOST - n), *last, count);
+}
+
+/* Whether any step makes numbers that are none, of which nothing can be compared. */
+static bool is_calm(const char *text)
+{
+    return !strstr(text, "func=exp") && !strstr(text, "func=div");
+}
+
+static void what_is_proved_of_random_graphs_is_true(void **state UNUSED)
+{
+    static char text[TEXT_MOST];
+    uint32_t proved = 0, not_proved = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        const char *last;
+        struct along_result r;
+        write_random(text, seed, &last);
+        CLEANUP(ir_graph_cleanup) struct ir_graph *small = graph_of(text, 3);
+        CLEANUP(ir_graph_cleanup) struct ir_graph *large = graph_of(text, 7);
+        if (!along_prove(small, large, 3, 7, ALONG_PADDED, &r)) {
+            not_proved++;
+            assert_true(r.why[0]);
+            continue;
+        }
+        proved++;
+        if (is_calm(text))
+            run_both(small, large, text);
+    }
+    assert_true(proved > 40 && not_proved > 40);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(claims_are_proved_or_not),
+        cmocka_unit_test(a_mask_is_noted),
+        cmocka_unit_test(what_is_proved_of_random_graphs_is_true),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
