@@ -235,7 +235,7 @@ void http_write_drop(struct session *s)
 /* What is left to be written becomes less while the text is written. */
 size_t http_unsent(const struct session *s)
 {
-    if (s->phase != HTTP_WRITING)
+    if (!s->reply_slab) /* nothing is being written, or all was, and the connection closes */
         return 0;
     const struct response *r = kept_response(s);
     size_t done = 0;

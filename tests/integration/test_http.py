@@ -466,6 +466,10 @@ class Http(unittest.TestCase):
         self.assertEqual(len(peer.reply().json()["outputs"][0]["data"]), BIG)
         self.assertEqual(peer.reply().code, 200)
         self.assertTrue(peer.ended())
+        peer = self.peer()
+        peer.send(request("POST", "/v2/models/wide/infer", body, Connection="close"))
+        self.assertEqual(len(peer.reply().json()["outputs"][0]["data"]), BIG)
+        self.assertTrue(peer.ended())
 
 
 class Memory(unittest.TestCase):
