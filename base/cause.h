@@ -72,6 +72,12 @@ enum {
       "the device was lost") \
     X(WORKER_HANGS,      UNAVAILABLE,        LATER, REJECTED_UNAVAILABLE, \
       "a worker hangs") \
+    X(SHAPE_BUILDING,    UNAVAILABLE,        LATER, REJECTED_SHAPE, \
+      "an engine for these sizes is being built") \
+    X(SHAPES_FULL,       RESOURCE_EXHAUSTED, LATER, REJECTED_SHAPE, \
+      "too many other sizes wait for an engine to be built") \
+    X(SHAPE_FAILED,      FAILED_PRECONDITION, NEVER, REJECTED_SHAPE, \
+      "no engine can be built for these sizes") \
     X(CLIENT_CANCELLED,  CANCELLED,          NEVER, CANCELLED, \
       "cancelled by the client") \
     /* whatever is done */ \

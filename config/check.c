@@ -223,6 +223,20 @@ static enum status check_precision(const struct config_model *model, const char 
                             "fp32, tf32, fp16 or bf16");
 }
 
+static enum status check_new_shape(const struct config_model *model, const char *section,
+                                   struct report *report)
+{
+    static const char *const known[] = {CONFIG_NEW_SHAPES, NULL};
+    if (!model->on_new_shape)
+        return STATUS_OK;
+    if (!ends_with(model->path, ".onnx"))
+        return report_set(report, section, "on_new_shape", model->on_new_shape,
+                          "nothing: engines are built from an .onnx");
+    return is_word(model->on_new_shape, known)
+               ? STATUS_OK
+               : report_set(report, section, "on_new_shape", model->on_new_shape, "wait or refuse");
+}
+
 /* The builder looks closer. */
 static enum status check_sizes(const struct config_model *model, const char *section,
                                struct report *report)
@@ -293,6 +307,7 @@ static enum status check_model(const struct config *config, uint32_t index, stru
     TRY(check_rising(model->batches, model->batches_count, section, "batches", report));
     TRY(check_inputs(model, section, report));
     TRY(check_precision(model, section, report));
+    TRY(check_new_shape(model, section, report));
     TRY(check_pipeline(model, section, report));
     TRY(check_sizes(model, section, report));
 

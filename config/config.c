@@ -34,6 +34,9 @@ static const struct config_limits default_limits = {
     .receive_rate = 65536,
     .regions = 1024,
     .region_bytes = 1024 * MIB,
+    .shape_builds = 16,
+    .shape_requests = 256,
+    .shape_request_bytes = 64 * MIB,
 };
 
 const char *const config_door_names[] = {
@@ -94,6 +97,9 @@ struct config *config_new(void)
         .repository_poll_ms = 15000,
         .readiness = strdup("strict"),
         .cache_bytes = 16 * 1024 * MIB,
+        .shape_engines = 64,
+        .shape_bytes = 4 * 1024 * MIB,
+        .shape_cache_bytes = 4 * 1024 * MIB,
         .log_level = strdup("info"),
         .log_format = strdup("text"),
         .trace_rate = 1000,
@@ -122,6 +128,7 @@ static void deinit_model(struct config_model *model)
     free(model->path);
     free(model->version);
     free(model->precision);
+    free(model->on_new_shape);
     free(model->preferred);
     free(model->batches);
     for (uint32_t k = 0; k < CONFIG_SIZE_COUNT_; k++)

@@ -115,6 +115,7 @@ struct config_model {
     uint32_t queue_limit; /* 0: the server's */
     uint32_t instances;   /* batches at a time; 0: as many as there are workers */
     char *precision;      /* of an .onnx: one of CONFIG_PRECISIONS; NULL: fp32 */
+    char *on_new_shape;   /* of an .onnx: one of CONFIG_NEW_SHAPES; NULL: nothing is built */
     uint32_t *batches;    /* profiles to build for an .onnx; empty: the builder's default */
     uint32_t batches_count;
     struct config_input *inputs; /* of an .onnx; those not named are served as they are */
@@ -127,6 +128,9 @@ struct config_model {
 
 /* The lowest types that a plan may compute in. */
 #define CONFIG_PRECISIONS "fp32", "tf32", "fp16", "bf16"
+
+/* What happens to a request whose sizes no profile has, while an engine for them is built. */
+#define CONFIG_NEW_SHAPES "wait", "refuse"
 
 struct config_limits {
     uint64_t frame_bytes;               /* 64 MiB */
@@ -149,6 +153,10 @@ struct config_limits {
     uint64_t address_inflight_bytes;
     uint32_t regions;      /* of shared memory; 1024 */
     uint64_t region_bytes; /* in all of them; 1 GiB */
+    /* New sizes: engines that wait to be built, and requests that wait for engines. */
+    uint32_t shape_builds;        /* 16 */
+    uint32_t shape_requests;      /* 256, */
+    uint64_t shape_request_bytes; /* of 64 MiB together */
 };
 
 struct config {
@@ -170,14 +178,17 @@ struct config {
     uint32_t repository_poll_ms; /* between two looks */
     char **repository_load;      /* explicit: models to load at the start; "*": all */
     uint32_t repository_load_count;
-    char *readiness;         /* strict: not ready while a named model is missing; any */
-    char *cache;             /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
-    char *tokens;            /* token file, or a name in $CREDENTIALS_DIRECTORY; NULL: none */
-    uint64_t cache_bytes;    /* what is kept there; 16 GiB; 0: no limit */
-    char *plan_keys;         /* PEM file of who may sign models and plans; NULL: all go */
-    char *log_level;         /* error, warning, info, verbose */
-    char *log_components;    /* "peers=verbose, engine=warning"; NULL: all as log_level */
-    char *log_format;        /* text, json, journal */
+    char *readiness;            /* strict: not ready while a named model is missing; any */
+    char *cache;                /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
+    char *tokens;               /* token file, or a name in $CREDENTIALS_DIRECTORY; NULL: none */
+    uint64_t cache_bytes;       /* what is kept there; 16 GiB; 0: no limit */
+    uint32_t shape_engines;     /* for sizes that no profile has; 64 */
+    uint64_t shape_bytes;       /* of their memory; 4 GiB */
+    uint64_t shape_cache_bytes; /* of their plans, which are kept beside the others; 4 GiB */
+    char *plan_keys;            /* PEM file of who may sign models and plans; NULL: all go */
+    char *log_level;            /* error, warning, info, verbose */
+    char *log_components;       /* "peers=verbose, engine=warning"; NULL: all as log_level */
+    char *log_format;           /* text, json, journal */
     char *shared_memory;     /* what names of clients' regions begin with; NULL: there are none */
     bool cuda_shared_memory; /* regions of the GPU's memory may be registered */
     uint32_t trace_rate;     /* one request in so many is traced; 0: none; 1000 */

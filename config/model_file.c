@@ -310,6 +310,15 @@ static enum status precision_take(const struct making *m, const char *key UNUSED
     return STATUS_OK;
 }
 
+static enum status new_shape_take(const struct making *m, const char *key UNUSED, const char *text)
+{
+    static const char *const known[] = {CONFIG_NEW_SHAPES, NULL};
+    if (!is_one_of(text, known))
+        return refuse(m, "parameter 'on_new_shape': expected wait or refuse, got \"%s\"", text);
+    m->file->config.on_new_shape = (char *)(uintptr_t)text;
+    return STATUS_OK;
+}
+
 /* Calibrated plans are made by hand: to find ranges takes data, and to judge them takes a look. */
 static enum status ranges_take(const struct making *m, const char *key, const char *text UNUSED)
 {
@@ -387,9 +396,10 @@ static const struct {
     bool of_input; /* "NAME:INPUT" */
     enum status (*take)(const struct making *m, const char *key, const char *text);
 } parameters[] = {
-    {"profiles", false, profiles_take}, {"precision", false, precision_take},
-    {"input_type", true, type_take},    {"input_scale", true, numbers_take},
-    {"input_bias", true, numbers_take}, {"ranges", false, ranges_take},
+    {"profiles", false, profiles_take},      {"precision", false, precision_take},
+    {"on_new_shape", false, new_shape_take}, {"input_type", true, type_take},
+    {"input_scale", true, numbers_take},     {"input_bias", true, numbers_take},
+    {"ranges", false, ranges_take},
 };
 
 static enum status parameter_make(const struct making *m, const struct written_parameter *p)

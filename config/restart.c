@@ -47,6 +47,7 @@ void config_restart_names(const struct config *running, const struct config *wan
         {"build_memory_bytes", running->build_memory_bytes == wanted->build_memory_bytes},
         {"cache", same_text(running->cache, wanted->cache)},
         {"cache_bytes", running->cache_bytes == wanted->cache_bytes},
+        {"shape_cache_bytes", running->shape_cache_bytes == wanted->shape_cache_bytes},
         {"plan_keys", same_text(running->plan_keys, wanted->plan_keys)},
         {"shared_memory", same_text(running->shared_memory, wanted->shared_memory)},
         {"cuda_shared_memory", running->cuda_shared_memory == wanted->cuda_shared_memory},

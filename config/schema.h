@@ -61,6 +61,9 @@ enum {
     X(cache, TEXT, 1, CONFIG_TEXT_MAX)                                                             \
     X(tokens, TEXT, 1, CONFIG_TEXT_MAX)                                                            \
     X(cache_bytes, BYTES, 0, TERABYTE)                                                             \
+    X(shape_engines, U32, 1, 4096)                                                                 \
+    X(shape_bytes, BYTES, 1, 64 * TERABYTE)                                                        \
+    X(shape_cache_bytes, BYTES, 1, 64 * TERABYTE)                                                  \
     X(plan_keys, TEXT, 1, CONFIG_TEXT_MAX)                                                         \
     X(log_level, TEXT, 1, CONFIG_NAME_MAX)                                                         \
     X(log_components, TEXT, 1, CONFIG_TEXT_MAX)                                                    \
@@ -93,7 +96,8 @@ enum {
     X(max_delay_us, I64, -1, MINUTE_US)                                                            \
     X(queue_limit, U32, 0, 1 << 20)                                                                \
     X(instances, U32, 0, 256)                                                                      \
-    X(precision, TEXT, 1, CONFIG_NAME_MAX)
+    X(precision, TEXT, 1, CONFIG_NAME_MAX)                                                         \
+    X(on_new_shape, TEXT, 1, CONFIG_NAME_MAX)
 
 #define CONFIG_INPUT_FIELDS(X)                                                                     \
     X(name, TEXT, 1, CONFIG_NAME_MAX)                                                              \
@@ -117,7 +121,10 @@ enum {
     X(address_inflight_bytes, BYTES, 0, TERABYTE)                                                  \
     X(receive_rate, U32, 0, 1 << 30)                                                               \
     X(regions, U32, 1, 1 << 16)                                                                    \
-    X(region_bytes, BYTES, 1, 64 * TERABYTE)
+    X(region_bytes, BYTES, 1, 64 * TERABYTE)                                                       \
+    X(shape_builds, U32, 1, 4096)                                                                  \
+    X(shape_requests, U32, 1, 1 << 20)                                                             \
+    X(shape_request_bytes, BYTES, 1, TERABYTE)
 
 /* The keys that are lists or sections. */
 #define CONFIG_OTHER_KEYS(X)                                                                       \

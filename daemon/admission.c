@@ -101,33 +101,33 @@ static enum status values_check(const struct engine_info *model, const char *inp
     return STATUS_OK;
 }
 
-/* "seq=9, h=3" */
-static void values_text(const struct engine_info *model, const int64_t *values, char *out,
-                        size_t size)
+void admission_values_text(const struct engine_info *model, const int64_t *values,
+                           char out[ADMISSION_VALUES_TEXT])
 {
     size_t len = 0;
     *out = '\0';
-    for (uint32_t i = 0; i < model->n_free && len < size - 1; i++)
-        len += (size_t)snprintf(out + len, size - len, "%s%.32s=%lld", i ? ", " : "",
-                                model->free[i].name, (long long)values[i]);
+    for (uint32_t i = 0; i < model->n_free && len < ADMISSION_VALUES_TEXT - 1; i++)
+        len += (size_t)snprintf(out + len, ADMISSION_VALUES_TEXT - len, "%s%.32s=%lld",
+                                i ? ", " : "", model->free[i].name, (long long)values[i]);
 }
 
-enum { POINTS_TOLD = 4, VALUES_TEXT = 160 };
+enum { POINTS_TOLD = 4 };
 
 enum status admission_no_point(const struct engine_info *model, const int64_t *values,
                                struct error *err)
 {
-    char wanted[VALUES_TEXT], there[POINTS_TOLD * VALUES_TEXT / 2] = "", one[VALUES_TEXT];
+    char wanted[ADMISSION_VALUES_TEXT], one[ADMISSION_VALUES_TEXT];
+    char there[POINTS_TOLD * ADMISSION_VALUES_TEXT / 2] = "";
     size_t len = 0;
-    values_text(model, values, wanted, sizeof(wanted));
+    admission_values_text(model, values, wanted);
     for (uint32_t i = 0; i < MIN(model->n_points, (uint32_t)POINTS_TOLD); i++) {
-        values_text(model, model->points[i].values, one, sizeof(one));
+        admission_values_text(model, model->points[i].values, one);
         if (len < sizeof(there))
             len += (size_t)snprintf(there + len, sizeof(there) - len, "%s%s", i ? "; " : "", one);
     }
     return error_set(err, STATUS_FAILED_PRECONDITION,
-                     "no profile of the model is for %s; there are %s%s (inferctl build --profiles "
-                     "makes others)",
+                     "no profile of the model is for %s; there are %s%s (inferctl build "
+                     "--profiles makes others, and so does on_new_shape in the configuration)",
                      wanted, there, model->n_points > POINTS_TOLD ? "; and more" : "");
 }
 

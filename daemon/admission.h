@@ -30,6 +30,10 @@ enum status admission_check(const struct engine_info *model, uint32_t max_batch,
                             const struct request *request, struct admission *out,
                             struct error *err);
 
+/* "seq=9, h=3" */
+enum { ADMISSION_VALUES_TEXT = 160 };
+void admission_values_text(const struct engine_info *model, const int64_t *values,
+                           char out[ADMISSION_VALUES_TEXT]);
 /* Says that no point is for these values, and which there are. */
 enum status admission_no_point(const struct engine_info *model, const int64_t *values,
                                struct error *err);

@@ -36,7 +36,8 @@
     X(REJECTED_DEADLINE, "rejected_deadline")             /* it would miss its deadline */         \
     X(REJECTED_MEMORY, "rejected_memory")                 /* the in-flight budget was used up */   \
     X(REJECTED_ADDRESS, "rejected_address")               /* too many requests of its address */   \
-    X(REJECTED_UNAVAILABLE, "rejected_unavailable")       /* draining, loading, device lost */     \
+    X(REJECTED_SHAPE, "rejected_shape")             /* no engine for its sizes, or not yet */      \
+    X(REJECTED_UNAVAILABLE, "rejected_unavailable") /* draining, loading, device lost */           \
     X(EXPIRED, "expired_before_run")                                                               \
     X(CANCELLED, "cancelled")                                                                      \
     X(FAILED, "failed_in_run")                                                                     \
@@ -59,6 +60,12 @@
     X(RELOADS_FAILED, "reloads_failed")                                                            \
     X(LOADS_FAILED, "loads_failed")                                                                \
     X(PLANS_BUILT, "plans_built")                                                                  \
+    X(SHAPE_HITS, "shape_hits")         /* requests of sizes whose engine was there */             \
+    X(SHAPE_MISSES, "shape_misses")     /* and was not */                                          \
+    X(SHAPES_BUILT, "shapes_built")     /* engines for new sizes */                                \
+    X(SHAPES_LOADED, "shapes_loaded")   /* whose plans were kept */                                \
+    X(SHAPES_FAILED, "shapes_failed")   /* could not be built or loaded */                         \
+    X(SHAPES_EVICTED, "shapes_evicted") /* made room for others */                                 \
     X(WORKER_HANGS, "worker_hangs")                                                                \
     X(DEVICE_LOST, "device_lost")
 

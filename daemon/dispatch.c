@@ -405,6 +405,7 @@ static void dispatch_destroy(struct dispatch *d)
     if (d->timer_fd >= 0)
         close(d->timer_fd);
     pthread_mutex_destroy(&d->lock);
+    pthread_mutex_destroy(&d->loading);
     free(d);
 }
 
@@ -430,6 +431,7 @@ enum status dispatch_new(const struct dispatch_config *config, struct dispatch *
         return error_no_memory(err, "the workers");
     d->config = *config;
     pthread_mutex_init(&d->lock, NULL);
+    pthread_mutex_init(&d->loading, NULL);
     d->armed_ns = BATCHER_NEVER;
     for (uint32_t w = 0; w < config->workers; w++)
         for (uint32_t i = 0; i < DISPATCH_OUTPUTS; i++) {

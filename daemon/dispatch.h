@@ -57,6 +57,7 @@ struct inflight {
     bool submitted;
     struct slab *slab; /* the payloads; NULL: already given back */
     struct model *model;
+    struct model *base;       /* of a model that is an engine for other sizes; else NULL */
     struct identity_use *use; /* of its identity, with `use_bytes`; NULL: no limits */
     uint64_t use_bytes;
     struct trace *trace; /* NULL: it is not traced */
@@ -66,6 +67,10 @@ struct inflight {
     uint32_t step;
     uint32_t point;                  /* of the engine's, by its number */
     int64_t values[ENGINE_MAX_FREE]; /* of the free dimensions; the point may have larger ones */
+    bool parked;                     /* it waits for an engine for its sizes (exchange_shape.c) */
+    bool told;      /* it failed without a batch, and `why` says more than its cause */
+    uint32_t asked; /* how often its engine was begun anew */
+    uint64_t asker; /* who pays for the engine */
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
     uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for, */
@@ -199,13 +204,19 @@ void dispatch_fail(struct dispatch *dispatch);
  * the same. */
 enum status dispatch_undone(struct error *err, enum cause cause, bool may_have_run);
 
-/* --- models: on a thread that may wait, one at a time --- */
+/* --- models: on threads that may wait; they wait for each other --- */
 
 /* Makes a context on every worker, and a queue. Takes over `engine`; copies the strings in
  * `config`. A failure leaves no trace (R31 of docs/operations.md). */
 enum status dispatch_model_load(struct dispatch *dispatch, const struct config *server,
                                 const struct config_model *config, const char *version,
                                 struct engine *engine, struct model **out, struct error *err);
+/* The same of an engine for other sizes of `base`, which has at least as many instances. Workers
+ * are asked one after the other, so that the others serve meanwhile. */
+enum status dispatch_model_load_beside(struct dispatch *dispatch, const struct config *server,
+                                       const struct config_model *config, struct model *base,
+                                       struct engine *engine, struct model **out,
+                                       struct error *err);
 /* The same of a pipeline (pipeline.h), which is taken over; `config` is the server's. */
 enum status dispatch_pipeline_load(struct dispatch *dispatch, const struct config *config,
                                    const char *name, const char *version, struct pipeline *pipeline,

@@ -46,6 +46,7 @@ struct dispatch {
     uint64_t armed_ns; /* under the lock: when the timer will go off */
     int timer_fd;
     struct pool *pool;
+    pthread_mutex_t loading; /* held while a model is loaded, tried or unloaded; taken first */
     /* Set once, then only read. Relaxed: it does no harm if a batch or two more try to run. */
     _Atomic bool failed;
     _Atomic uint64_t output_bytes; /* relaxed: as of the last look */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/admission.h"
 #include "daemon/dispatch.h"
@@ -180,7 +181,10 @@ static enum status model_start(struct dispatch *d, struct model *model, const st
 {
     for (uint32_t w = 0; w < d->config.workers; w++)
         TRY(outputs_grow(d, &d->workers[w], model->info->out_bytes_max, err));
-    TRY(pool_call_each(d->pool, lane_open, model, err));
+    if (!model->base)
+        TRY(pool_call_each(d->pool, lane_open, model, err));
+    for (uint32_t w = 0; model->base && w < d->config.workers; w++)
+        TRY(pool_call_one(d->pool, w, lane_open, model, err));
     struct batcher_model_config queue = queue_config(model, server, config);
     pthread_mutex_lock(&d->lock);
     enum status status = batcher_model_add(d->batcher, &queue, &model->queue, err);
@@ -247,24 +251,46 @@ enum status dispatch_pipeline_load(struct dispatch *d, const struct config *conf
     return STATUS_OK;
 }
 
-enum status dispatch_model_load(struct dispatch *d, const struct config *server,
-                                const struct config_model *config, const char *version,
-                                struct engine *engine, struct model **out, struct error *err)
+/* Takes over `engine`. */
+static enum status model_load(struct dispatch *d, const struct config *server,
+                              const struct config_model *config, const char *version,
+                              struct model *base, struct engine *engine, struct model **out,
+                              struct error *err)
 {
+    CLEANUP(cleanup_unlock) UNUSED pthread_mutex_t *held = cleanup_lock(&d->loading);
     struct model *model = model_new(d, config->name, version);
     if (!model) {
         engine_unref(engine);
         return error_no_memory(err, "a model");
     }
+    model->base = base;
     model->engine = engine;
     model->info = engine_describe(engine);
     model->max_batch = max_batch_of(model->info, server, config);
+    if (base) /* what is counted by the size of a batch has room for so many */
+        model->max_batch = MIN(model->max_batch, base->max_batch);
     model->max_items = MIN(model->max_batch, (uint32_t)BATCHER_MAX_ITEMS);
     enum status status = model_open(d, model, server, config, err);
-    if (status) {
+    if (status)
         model_destroy(d, model);
-        return status;
-    }
+    else
+        *out = model;
+    return status;
+}
+
+enum status dispatch_model_load_beside(struct dispatch *d, const struct config *server,
+                                       const struct config_model *config, struct model *base,
+                                       struct engine *engine, struct model **out, struct error *err)
+{
+    return model_load(d, server, config, base->version, base, engine, out, err);
+}
+
+enum status dispatch_model_load(struct dispatch *d, const struct config *server,
+                                const struct config_model *config, const char *version,
+                                struct engine *engine, struct model **out, struct error *err)
+{
+    struct model *model;
+    TRY(model_load(d, server, config, version, NULL, engine, &model, err));
     if (model->max_instances < model->max_batch)
         log_write(d->config.log, LOG_WARNING,
                   "model '%s' version '%s': a request carries at most %u instances, a batch %u: "
@@ -300,6 +326,7 @@ static enum status lane_try(void *arg, uint32_t worker, void *state UNUSED, stru
 enum status dispatch_model_try(struct dispatch *d, const struct dispatch_trial *trial,
                                struct error *err)
 {
+    CLEANUP(cleanup_unlock) UNUSED pthread_mutex_t *held = cleanup_lock(&d->loading);
     struct dispatch_trial own = *trial;
     return pool_call_each(d->pool, lane_try, &own, err);
 }
@@ -311,6 +338,7 @@ void dispatch_model_retire(struct dispatch *d, struct model *model)
 
 void dispatch_model_unload(struct dispatch *d, struct model *model)
 {
+    CLEANUP(cleanup_unlock) UNUSED pthread_mutex_t *held = cleanup_lock(&d->loading);
     if (model->engine)
         lanes_close(d, model);
     if (model->queue) {

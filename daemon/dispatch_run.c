@@ -345,7 +345,7 @@ static void split_run(struct dispatch *d, struct batch *batch, struct model_lane
             enum status status = part_run(d, batch, lane, &part, scratch, &times, &spent);
             if (!status) {
                 part_move(batch, &part, scratch);
-                run_count(&batch->model->stats, &part, &times);
+                run_count(model_stats(batch->model), &part, &times);
                 batch->times.input_ns += times.input_ns;
                 batch->times.compute_ns += times.compute_ns;
                 batch->times.output_ns += times.output_ns;
@@ -412,7 +412,7 @@ void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_la
     enum status status = part_run(d, batch, lane, &whole, batch->output, &batch->times, &spent);
     if (!status) {
         batch->run_ns = clock_now_ns() - start_ns;
-        run_count(&batch->model->stats, &whole, &batch->times);
+        run_count(model_stats(batch->model), &whole, &batch->times);
     } else if (!spent && whole.n > 1 && may_split(d, batch) &&
                scratch_ready(d, &d->workers[batch->worker], batch->model->info->out_bytes_max)) {
         counter_add(d->config.counters, COUNTER_BATCHES_SPLIT, 1);
@@ -422,5 +422,5 @@ void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_la
     } else {
         part_fail(batch, &whole);
     }
-    requests_count(&batch->model->stats, batch, clock_now_ns() - start_ns);
+    requests_count(model_stats(batch->model), batch, clock_now_ns() - start_ns);
 }

@@ -339,7 +339,7 @@ static void failure_reply(struct connection *c, const struct inflight *inflight)
 {
     const struct cause_row *row = cause_row(inflight->cause);
     struct error err;
-    if (inflight->batch || inflight->run)
+    if (inflight->batch || inflight->run || inflight->told)
         error_cause(&err, inflight->cause, "%s", inflight->why);
     else
         error_cause(&err, inflight->cause, "model '%s': %s", inflight->model->name, row->sentence);
@@ -433,6 +433,9 @@ void exchange_fail(struct connection *c, bool all)
             undone_reply(c, inflight, cause, false);
             connection_inflight_out(c, inflight);
             loop_inflight_give(c->loop, inflight);
+        } else if (inflight->parked) { /* left to the loop */
+            undone_reply(c, inflight, cause, false);
+            connection_inflight_out(c, inflight);
         } else if (all && inflight->submitted) {
             undone_reply(c, inflight, cause, true);
             connection_inflight_orphan(c, inflight);

@@ -5,6 +5,7 @@
  *
  *   exchange.c        replies, results, failures, cancels; which function answers which request
  *   exchange_infer.c  an inference is checked against its model and submitted
+ *   exchange_shape.c  an inference of sizes that no profile has waits for an engine
  *   exchange_unpack.c typed contents of large requests, in slices
  *   describe.c        everything else is answered on the spot
  *
@@ -48,6 +49,11 @@ void exchange_error(struct connection *c, uint64_t id, const struct error *err);
 /* Submits an inference. Takes `*frame` if the payload stays there. */
 void exchange_infer(struct connection *c, const struct request *request, const struct identity *who,
                     struct slab **frame);
+
+/* --- exchange_shape.c --- */
+
+/* Once a turn: has parked requests go on, fail or expire. */
+void exchange_shapes_turn(struct loop *loop);
 
 /* --- exchange_unpack.c --- */
 

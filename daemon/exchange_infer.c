@@ -175,12 +175,15 @@ void exchange_submit(struct connection *c, struct inflight *inflight)
     connection_inflight_in(c, inflight);
     if (inflight->run)
         pipeline_run_begin(c->loop, inflight);
+    else if (inflight->parked)
+        exchange_shape_park(c->loop, inflight);
     else
         loop_submit(c->loop, inflight);
 }
 
 void exchange_drop(struct connection *c, struct inflight *inflight)
 {
+    exchange_shape_give(inflight);
     connection_slab_give(c, STEAL(inflight->slab));
     connection_slab_give(c, STEAL(inflight->run));
     loop_inflight_give(c->loop, inflight);
@@ -210,25 +213,33 @@ static bool serving(struct connection *c, const struct request *request)
     return false;
 }
 
-/* Finds the regions that outputs go to, which must hold them. */
-static enum status regions_take(struct connection *c, const struct request *request,
-                                const struct identity *who, struct inflight *inflight,
-                                struct error *err)
+enum status exchange_regions_fit(const struct inflight *inflight, struct error *err)
 {
     const struct engine_info *info = inflight->model->info;
-    struct regions_owner owner = {0};
-    for (uint32_t k = 0; k < request->n_outputs; k++) {
-        const struct message_region *place = &request->regions[k];
+    for (uint32_t k = 0; inflight->regions && k < inflight->n_outputs; k++) {
+        const struct inflight_region *place = &inflight->regions[k];
         const struct engine_binding *b =
             &engine_point_outputs(info, inflight->point)[inflight->output[k]];
         struct shape shape = inflight_output_shape(inflight, inflight->output[k]);
         size_t bytes;
-        if (!place->sized)
-            continue;
-        if (!shape_bytes(&shape, b->dtype, &bytes) || place->size < bytes)
+        if (place->region && (!shape_bytes(&shape, b->dtype, &bytes) || place->room < bytes))
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "output '%s': shared_memory_byte_size is %llu, and it has %llu bytes",
-                             b->name, (unsigned long long)place->size, (unsigned long long)bytes);
+                             b->name, (unsigned long long)place->room, (unsigned long long)bytes);
+    }
+    return STATUS_OK;
+}
+
+/* Finds the regions that outputs go to. */
+static enum status regions_take(struct connection *c, const struct request *request,
+                                const struct identity *who, struct inflight *inflight,
+                                struct error *err)
+{
+    struct regions_owner owner = {0};
+    for (uint32_t k = 0; k < request->n_outputs; k++) {
+        const struct message_region *place = &request->regions[k];
+        if (!place->sized)
+            continue;
         if (!owner.name[0])
             regions_owner_of(who, c->fd, &owner);
         if (!inflight->regions)
@@ -255,6 +266,10 @@ static enum status inflight_prepare(struct connection *c, const struct request *
     TRY(payload_place(c, request, model, admission, inflight, frame, err));
     inflight_fill(inflight, c, request, who, model, admission);
     TRY(regions_take(c, request, who, inflight, err));
+    if (admission->fit == ENGINE_FIT_NEW)
+        TRY(exchange_shape_find(c, who, inflight, err));
+    else
+        TRY(exchange_regions_fit(inflight, err));
     if (model->pipeline)
         TRY(pipeline_run_new(c, inflight, admission->instances, err));
     if (*frame || is_in_region(request))
@@ -269,7 +284,7 @@ static enum status prepare(struct connection *c, const struct request *request,
 {
     struct admission admission;
     TRY(admission_check(model->info, model->max_instances, request, &admission, err));
-    if (admission.fit == ENGINE_FIT_NEW)
+    if (admission.fit == ENGINE_FIT_NEW && !model->shapes)
         return admission_no_point(model->info, admission.values, err);
     for (uint32_t k = 0; k < request->n_outputs; k++)
         if (request->classes[k] > CLASSIFY_MOST)

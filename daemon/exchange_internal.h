@@ -14,6 +14,18 @@ void exchange_submit(struct connection *c, struct inflight *inflight);
 /* Drops a request that will not be submitted, and gives back what it has. */
 void exchange_drop(struct connection *c, struct inflight *inflight);
 
+/* Checks that the regions which outputs go to hold them. */
+enum status exchange_regions_fit(const struct inflight *inflight, struct error *err);
+
+/* --- exchange_shape.c --- */
+
+/* Finds an engine for a request of new sizes, which then is a request to it, or has it
+ * wait for one: then it must be parked, or given back by exchange_shape_give. */
+enum status exchange_shape_find(struct connection *c, const struct identity *who,
+                                struct inflight *inflight, struct error *err);
+void exchange_shape_give(struct inflight *inflight);
+void exchange_shape_park(struct loop *loop, struct inflight *inflight);
+
 /* --- exchange_unpack.c --- */
 
 /* Begins to unpack inputs into the request's slab: typed contents, what lies in regions, and what

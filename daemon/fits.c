@@ -161,6 +161,13 @@ static struct share worker_share(const struct engine_info *info)
     return share;
 }
 
+uint64_t fits_bytes(const struct engine_info *info, uint32_t workers)
+{
+    struct share share = worker_share(info);
+    size_t each = add(share.arena, add(share.inputs, share.outputs));
+    return add(info->weight_bytes, times(each, workers));
+}
+
 static enum status memory_check(const struct engine_info *info, const struct config_limits *limits,
                                 uint32_t workers, struct error *err)
 {
@@ -168,8 +175,7 @@ static enum status memory_check(const struct engine_info *info, const struct con
         outputs[SIZE_TEXT];
     struct share share = worker_share(info);
     uint64_t limit = fits_model_bytes(limits);
-    size_t each = add(share.arena, add(share.inputs, share.outputs));
-    size_t needs = add(info->weight_bytes, times(each, workers));
+    size_t needs = fits_bytes(info, workers);
     if (needs <= limit)
         return STATUS_OK;
     return error_set(err, STATUS_FAILED_PRECONDITION,

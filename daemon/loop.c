@@ -22,6 +22,7 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "daemon/exchange.h"
 #include "daemon/identity_use.h"
 #include "daemon/loop_internal.h"
 #include "daemon/regions.h"
@@ -53,6 +54,12 @@ void loop_spent(struct loop *loop, struct inflight *first, struct inflight *last
     while (!atomic_compare_exchange_weak_explicit(&loop->spent, &last->next_spent, first,
                                                   memory_order_release, memory_order_relaxed))
         ;
+}
+
+void loop_shapes_news(struct loop *loop)
+{
+    atomic_store_explicit(&loop->shapes_news, true, memory_order_release);
+    uv_async_send(&loop->wake);
 }
 
 bool loop_pending(const struct loop *loop)
@@ -92,13 +99,13 @@ struct inflight *loop_inflight_take(struct loop *loop)
     inflight->connection = 0;
     inflight->serial = ++loop->next_serial;
     inflight->loop = loop->index;
-    inflight->submitted = inflight->cancelled = false;
+    inflight->submitted = inflight->cancelled = inflight->parked = inflight->told = false;
     inflight->trace = NULL;
     inflight->slab = inflight->texts = inflight->run = NULL;
     inflight->whole = NULL;
     inflight->item.admitted = inflight->kept = false;
     inflight->use = NULL;
-    inflight->model = NULL;
+    inflight->model = inflight->base = NULL;
     inflight->batch = NULL;
     return inflight;
 }
@@ -120,6 +127,7 @@ void loop_inflight_give(struct loop *loop, struct inflight *inflight)
     slabs_give(loop->slabs, inflight->run);
     identity_use_give(inflight->use, inflight->use_bytes);
     model_unref(inflight->model);
+    model_unref(inflight->base); /* after its engine, which counts there */
     inflight->next = loop->free_inflight;
     loop->free_inflight = inflight;
     loop->n_inflight--;
@@ -235,7 +243,8 @@ static uint64_t tick_ms(const struct loop *loop)
     const struct config_limits *limits = &loop->table->limits;
     uint64_t least =
         MIN(MIN(limits->header_timeout_ms, limits->frame_timeout_ms), limits->idle_timeout_ms);
-    if (loop->waiting || atomic_load_explicit(&loop->drain_noted, memory_order_relaxed))
+    if (loop->waiting || loop->parked ||
+        atomic_load_explicit(&loop->drain_noted, memory_order_relaxed))
         return TICK_LEAST_MS;
     return MAX(MIN(least / 4, (uint64_t)TICK_MS), (uint64_t)TICK_LEAST_MS);
 }
@@ -403,6 +412,7 @@ void loop_free(struct loop *loop)
     loop_results_take(loop);
     loop_results_answer(loop, UINT64_MAX);
     loop_messages_take(loop);
+    exchange_shapes_turn(loop);
     loop_held_release(loop);
     loop_aside_drop(loop);
     while (loop->free_pieces) {

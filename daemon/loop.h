@@ -100,6 +100,7 @@ struct loop {
     /* The loop releases at the end of a turn, so that a reader sees what the loop did before. */
     _Atomic uint64_t pending;
     _Atomic bool drain_noted;
+    _Atomic bool shapes_news; /* released by who has news for the parked */
     /* Relaxed: dealt connections that have not closed; bytes that peers have not read. */
     _Atomic uint32_t load;
     _Atomic uint64_t backlog_bytes;
@@ -123,8 +124,10 @@ struct loop {
 
     struct inflight *results, **results_tail; /* came back, not yet answered */
     struct inflight *submit_first, **submit_tail;
-    uint32_t n_gathered;   /* since the last submission */
-    struct inflight *held; /* replied to; their outputs may be read until the flush */
+    uint32_t n_gathered;     /* since the last submission */
+    struct inflight *parked; /* wait for an engine for their sizes (exchange_shape.c) */
+    uint64_t turn_ns;        /* when the present turn began */
+    struct inflight *held;   /* replied to; their outputs may be read until the flush */
 
     struct connection *fresh, *busy; /* utlist DL, by next_ready */
     uint64_t slice_end_ns;
@@ -181,6 +184,8 @@ void loop_complete(struct loop *loop, struct inflight *first, struct inflight *l
 /* Hands over a chain, linked by next_spent, of requests whose payloads have been read. The requests
  * are completed later. */
 void loop_spent(struct loop *loop, struct inflight *first, struct inflight *last);
+/* What parked requests wait for may be there, or may never be. */
+void loop_shapes_news(struct loop *loop);
 /* Whether there are requests not yet answered, or replies not yet written. Until the loop has
  * taken note of LOOP_DRAIN the answer is yes. */
 bool loop_pending(const struct loop *loop);

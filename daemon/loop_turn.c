@@ -301,12 +301,14 @@ static void serve(struct loop *loop, uint64_t now_ns, uint64_t end_ns)
 
 void loop_turn(struct loop *loop)
 {
-    uint64_t now_ns = clock_now_ns();
+    uint64_t now_ns = loop->turn_ns = clock_now_ns();
     heed(loop);
     loop_results_take(loop);
     loop_results_answer(loop, now_ns + LOOP_TURN_NS / 2);
     if (loop->waiting)
         wake_waiting(loop);
+    if (loop->parked)
+        exchange_shapes_turn(loop);
     if (loop->fresh || loop->busy)
         serve(loop, clock_now_ns(), now_ns + LOOP_TURN_NS);
     wrap_up(loop);

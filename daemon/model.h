@@ -22,6 +22,7 @@
 struct dispatch;
 struct identities;
 struct model_file;
+struct model_shapes;
 struct pipeline;
 struct tls;
 
@@ -78,8 +79,10 @@ struct model {
     _Atomic uint32_t refs; /* released on the way down: the last user sees all that was done */
     char *name, *version;
     struct model_source source;
-    struct engine *engine;     /* NULL: it is a pipeline, and has no queue and no lanes */
-    struct pipeline *pipeline; /* daemon/pipeline.h; NULL: it is none */
+    struct engine *engine;       /* NULL: it is a pipeline, and has no queue and no lanes */
+    struct pipeline *pipeline;   /* daemon/pipeline.h; NULL: it is none */
+    struct model_shapes *shapes; /* its engines for other sizes (daemon/shapes.h); NULL: none */
+    struct model *base; /* of such an engine: whose it is; each of its requests has a reference */
     const struct engine_info *info;
     uint32_t max_batch;            /* of the plan, or less as configured */
     uint32_t max_items;            /* requests in one batch, at most */
@@ -145,10 +148,16 @@ void table_sort(struct table *table); /* after the last table_add */
 const struct table_entry *table_find(const struct table *table, struct message_text name,
                                      struct message_text version);
 
+/* Where its requests are counted; while there is one. */
+static inline struct model_stats *model_stats(struct model *model)
+{
+    return model->base ? &model->base->stats : &model->stats;
+}
+
 /* Counts a request that ended for this cause without a result of a run. */
 static inline void model_unrun(struct model *model, enum cause cause)
 {
-    atomic_fetch_add_explicit(&model->stats.unrun[cause], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&model_stats(model)->unrun[cause], 1, memory_order_relaxed);
 }
 
 /* The batcher's priority of a request by the model's own levels, 1 being the first; 0: the request

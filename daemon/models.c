@@ -84,6 +84,12 @@ static enum status version_load(struct models *m, const struct config *config,
         return status;
     }
     engine_settle(model->engine); /* every worker has its context */
+    status = shapes_attach(m->shapes, model, w, config, err);
+    if (status) {
+        plan_cache_release(m->cache, engine);
+        dispatch_model_unload(m->shared->dispatch, model);
+        return status;
+    }
     model->source = w->source;
     model->source.path = strdup(w->source.path);
     model->load_ns = clock_now_ns() - start_ns;
@@ -108,7 +114,8 @@ static bool version_keep(struct models *m, const struct config *config, const st
 {
     return old && old->model && old->model->source.path &&
            model_source_equal(&old->model->source, &w->source) &&
-           !dispatch_model_configure(m->shared->dispatch, old->model, config, &w->config, NULL);
+           !dispatch_model_configure(m->shared->dispatch, old->model, config, &w->config, NULL) &&
+           !shapes_attach(m->shapes, old->model, w, config, NULL);
 }
 
 enum status models_version_make(struct models *m, const struct config *config,
@@ -271,6 +278,7 @@ static enum status config_change(struct models *m, struct error *err)
     }
     restart_warn(m, config);
     config_keep(m, config);
+    shapes_configure(m->shapes, config);
     return STATUS_OK;
 }
 
@@ -291,6 +299,7 @@ static void retired_unload(struct models *m, struct model *list)
         list = model->next;
         log_write(&m->shared->log, LOG_INFO, "model '%s' version '%s' unloaded", model->name,
                   model->version);
+        shapes_detach(model);
         if (model->engine)
             plan_cache_release(m->cache, model->engine);
         dispatch_model_unload(m->shared->dispatch, model);
@@ -350,6 +359,7 @@ static void *loader_run(void *arg)
         retired_unload(m, retired);
     }
     models_orders_fail(m);
+    shapes_stop(m->shapes);
     m->ops.ended(m->ops.user);
     return NULL;
 }
@@ -374,6 +384,10 @@ void models_reload(struct models *m)
 
 void models_retire(struct models *m, struct model *model)
 {
+    if (model->base) {
+        shapes_retire(m->shapes, model);
+        return;
+    }
     pthread_mutex_lock(&m->lock);
     model->next = m->retired;
     m->retired = model;
@@ -385,6 +399,7 @@ void models_retire(struct models *m, struct model *model)
 
 static void models_destroy(struct models *m)
 {
+    shapes_free(m->shapes);
     plan_cache_free(m->cache);
     trust_free(m->trust);
     models_seen_deinit(&m->seen);
@@ -410,19 +425,21 @@ static enum status parts_make(struct models *m, struct error *err)
     struct shared *shared = m->shared;
     if (m->config->plan_keys)
         TRY(trust_new(m->config->plan_keys, &m->trust, err));
-    const struct plan_cache_config cache = {.folder = m->config->cache,
-                                            .limit = m->config->cache_bytes,
-                                            .device = shared->device,
-                                            .device_spec = shared->device_name,
-                                            .reference = shared->reference,
-                                            .plugins = m->config->plugins,
-                                            .n_plugins = m->config->plugins_count,
-                                            .build_memory_bytes = m->config->build_memory_bytes,
-                                            .log = &shared->log,
-                                            .counters = &shared->counters,
-                                            .trust = m->trust,
-                                            .stop = &m->stop};
+    struct plan_cache_config cache = {.folder = m->config->cache,
+                                      .limit = m->config->cache_bytes,
+                                      .device = shared->device,
+                                      .device_spec = shared->device_name,
+                                      .reference = shared->reference,
+                                      .plugins = m->config->plugins,
+                                      .n_plugins = m->config->plugins_count,
+                                      .build_memory_bytes = m->config->build_memory_bytes,
+                                      .log = &shared->log,
+                                      .counters = &shared->counters,
+                                      .trust = m->trust,
+                                      .stop = &m->stop};
     TRY(plan_cache_new(&cache, &m->cache, err));
+    TRY(shapes_new(shared, &cache, m->config, &m->shapes, err));
+    atomic_store_explicit(&shared->shapes, m->shapes, memory_order_release);
     return thread_start(m, err);
 }
 

@@ -15,12 +15,14 @@
 #include "daemon/models.h"
 #include "daemon/models_seen.h"
 #include "daemon/repository.h"
+#include "daemon/shapes.h"
 
 struct models {
     struct shared *shared;
     struct models_ops ops;
     struct trust *trust; /* NULL: files need no signature */
     struct plan_cache *cache;
+    struct shapes *shapes;
     pthread_t thread;
 
     pthread_mutex_t lock; /* guards start, reload, retired and the orders */

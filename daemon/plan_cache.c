@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -35,6 +36,7 @@ struct plan_cache {
     struct plan_cache_config config;
     struct plan_folder *folder; /* NULL: there is none that can be used */
     struct in_use *in_use;
+    uint64_t builds;
 };
 
 /* One model on its way to an engine. */
@@ -57,7 +59,14 @@ enum status plan_cache_new(const struct plan_cache_config *config, struct plan_c
     if (!cache)
         return error_no_memory(err, "the plan cache");
     cache->config = *config;
-    if (plan_folder_open(config->folder, config->limit, config->log, &cache->folder, &why))
+    const struct plan_folder_config folder = {
+        .path = config->folder,
+        .below = config->below,
+        .limit = config->limit,
+        .most = config->most,
+        .log = config->log,
+    };
+    if (plan_folder_open(&folder, &cache->folder, &why))
         log_write(config->log, LOG_WARNING,
                   "plan cache cannot be used: %s: plans are built anew at each start", why.text);
     *out = cache;
@@ -81,6 +90,7 @@ void plan_cache_release(struct plan_cache *cache, const struct engine *engine)
         if (gone->engine != engine)
             continue;
         *at = gone->next;
+        futimens(gone->fd, NULL); /* it was used until now */
         close(gone->fd);
         free(gone);
         return;
@@ -97,6 +107,11 @@ static void in_use_add(struct plan_cache *cache, const struct engine *engine, in
     }
     *use = (struct in_use){cache->in_use, engine, fd};
     cache->in_use = use;
+}
+
+uint64_t plan_cache_builds(const struct plan_cache *cache)
+{
+    return cache->builds;
 }
 
 /* --- names --- */
@@ -270,9 +285,11 @@ static enum status plan_make(struct loading *l, int model, int plan, struct erro
         .log = config->log,
         .stop = config->stop,
     };
-    log_write(config->log, LOG_INFO, "model '%s' version '%s': building a plan from %s", w->name,
-              w->version, w->source.path);
+    log_write(config->log, config->quiet ? LOG_VERBOSE : LOG_INFO,
+              "model '%s' version '%s': building a plan from %s", w->name, w->version,
+              w->source.path);
     TRY(child_build(&child, err));
+    l->cache->builds++;
     counter_add(config->counters, COUNTER_PLANS_BUILT, 1);
     return STATUS_OK;
 }

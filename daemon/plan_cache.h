@@ -27,7 +27,10 @@ struct plan_cache;
 
 struct plan_cache_config {
     const char *folder; /* NULL: $CACHE_DIRECTORY, else ~/.cache/inferd */
+    const char *below;  /* a folder in that one, which is used instead; NULL: none */
     uint64_t limit;     /* bytes of plans in it; 0: any number */
+    uint32_t most;      /* plans in it; 0: any number */
+    bool quiet;         /* the log hears of builds only if it wants to know much */
     struct device *device;
     const char *device_spec;
     bool reference;       /* the device has plain kernels only */
@@ -49,6 +52,9 @@ void plan_cache_free(struct plan_cache *cache); /* NULL is fine */
  * the file changed while it was read or built, at two attempts. */
 enum status plan_cache_load(struct plan_cache *cache, const struct wanted *wanted,
                             uint32_t timeout_s, struct engine **out, struct error *err);
+
+/* How many plans it has had built. */
+uint64_t plan_cache_builds(const struct plan_cache *cache);
 
 /* The engine is served no longer, or never was: its plan may be removed to make room. Any engine
  * will do, and only its address is looked at. */

@@ -24,13 +24,15 @@ enum { PATH_MAX_ = 4096, NAME_MAX_ = 256, WAIT_NS = 50 * 1000 * 1000 };
 struct plan_folder {
     int fd;
     uint64_t limit;
+    uint32_t most;
     const struct log_sink *log;
     char path[PATH_MAX_];
 };
 
 /* --- the folder --- */
 
-static enum status path_find(const char *configured, char out[PATH_MAX_], struct error *err)
+static enum status path_find(const char *configured, const char *below, char out[PATH_MAX_],
+                             struct error *err)
 {
     const char *from = configured ? configured : getenv("CACHE_DIRECTORY");
     const char *home = getenv("HOME");
@@ -44,6 +46,8 @@ static enum status path_find(const char *configured, char out[PATH_MAX_], struct
         return error_set(err, STATUS_NOT_FOUND,
                          "there is no folder: neither `cache` nor "
                          "$CACHE_DIRECTORY nor $HOME is set");
+    if (below && len < PATH_MAX_)
+        len += snprintf(out + len, (size_t)(PATH_MAX_ - len), "/%s", below);
     return len < PATH_MAX_ ? STATUS_OK
                            : error_set(err, STATUS_INVALID_ARGUMENT, "a path that is too long");
 }
@@ -135,9 +139,10 @@ static enum status folder_walk(const char *path, int *out, struct error *err)
     return STATUS_OK;
 }
 
-static enum status folder_open(struct plan_folder *f, const char *configured, struct error *err)
+static enum status folder_open(struct plan_folder *f, const struct plan_folder_config *config,
+                               struct error *err)
 {
-    TRY(path_find(configured, f->path, err));
+    TRY(path_find(config->path, config->below, f->path, err));
     TRY(folder_make(f->path, err));
     CLEANUP(cleanup_free) char *whole = realpath(f->path, NULL);
     if (!whole)
@@ -145,22 +150,23 @@ static enum status folder_open(struct plan_folder *f, const char *configured, st
     return folder_walk(whole, &f->fd, err);
 }
 
-enum status plan_folder_open(const char *path, uint64_t limit, const struct log_sink *log,
-                             struct plan_folder **out, struct error *err)
+enum status plan_folder_open(const struct plan_folder_config *config, struct plan_folder **out,
+                             struct error *err)
 {
     struct plan_folder *f = calloc(1, sizeof(*f));
     if (!f)
         return error_no_memory(err, "the plan cache");
     f->fd = -1;
-    f->limit = limit;
-    f->log = log;
-    enum status status = folder_open(f, path, err);
+    f->limit = config->limit;
+    f->most = config->most;
+    f->log = config->log;
+    enum status status = folder_open(f, config, err);
     if (status) {
         plan_folder_close(f);
         return status;
     }
     if (file_sweep(f->fd) > 0)
-        log_write(log, LOG_INFO, "plan cache: removed what a killed build had left");
+        log_write(f->log, LOG_INFO, "plan cache: removed what a killed build had left");
     plan_folder_trim(f);
     *out = f;
     return STATUS_OK;
@@ -309,9 +315,11 @@ void plan_folder_trim(struct plan_folder *f)
         sum += list[i].size;
     if (n)
         qsort(list, n, sizeof(*list), by_use);
-    for (size_t i = 0; i < n && f->limit && sum > f->limit; i++)
+    size_t left = n;
+    for (size_t i = 0; i < n && ((f->limit && sum > f->limit) || (f->most && left > f->most)); i++)
         if (remove_unused(f, list[i].name)) {
             sum -= list[i].size;
+            left--;
             log_write(f->log, LOG_INFO, "plan cache: removed %s, not used for the longest time",
                       list[i].name);
         }

@@ -24,11 +24,18 @@
 
 struct plan_folder;
 
-/* `path` is made if it is missing (for us alone); NULL: $CACHE_DIRECTORY, else ~/.cache/inferd.
- * What killed builds left is removed, and so are plans beyond `limit` bytes (0: no limit). The
- * error says what was expected and what is there. */
-enum status plan_folder_open(const char *path, uint64_t limit, const struct log_sink *log,
-                             struct plan_folder **out, struct error *err);
+struct plan_folder_config {
+    const char *path;  /* NULL: $CACHE_DIRECTORY, else ~/.cache/inferd */
+    const char *below; /* a folder in that one, which is meant; NULL: none */
+    uint64_t limit;    /* bytes of plans in it; 0: no limit */
+    uint32_t most;     /* plans in it; 0: no limit */
+    const struct log_sink *log;
+};
+
+/* The folder is made if it is missing (for us alone). What killed builds left is removed, and so
+ * are plans beyond the limits. The error says what was expected and what is there. */
+enum status plan_folder_open(const struct plan_folder_config *config, struct plan_folder **out,
+                             struct error *err);
 void plan_folder_close(struct plan_folder *folder); /* NULL is fine */
 
 /* Opens a kept plan for reading, and marks it as used now; nobody removes it while the descriptor

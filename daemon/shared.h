@@ -12,6 +12,7 @@
 
 struct loop;
 struct regions;
+struct shapes;
 struct traces;
 struct answer_orders;
 
@@ -27,6 +28,7 @@ struct shared {
     struct loop *loops[DISPATCH_MAX_LOOPS];
     const struct answer_orders *orders; /* who loads models on request (answer.h); NULL: nobody */
     struct regions *regions;            /* of shared memory; NULL: there are none */
+    _Atomic(struct shapes *) shapes;    /* engines for new sizes; NULL: not yet */
     struct traces *traces;              /* set before the loops start; NULL: nobody wants any */
     uint64_t started_ns, started_ms;    /* the latter since 1970 */
     /* Relaxed: each is a fact of its own, and a reader may hear of it a moment later. */

@@ -217,27 +217,44 @@ void pool_give(struct pool *pool, uint32_t worker, void *job)
     sem_post(&pool->workers[worker].wake);
 }
 
+/* Calls on the workers [first, end). */
+static enum status call_some(struct pool *pool, uint32_t first, uint32_t end, struct call *each,
+                             struct error *err)
+{
+    sem_init(&each->done, 0, 0);
+    pthread_mutex_init(&each->lock, NULL);
+    pthread_mutex_lock(&pool->call_lock);
+    for (uint32_t i = first; i < end; i++) {
+        atomic_store_explicit(&pool->workers[i].call, each, memory_order_release);
+        sem_post(&pool->workers[i].wake);
+    }
+    for (uint32_t i = first; i < end; i++)
+        sem_wait_all(&each->done);
+    pthread_mutex_unlock(&pool->call_lock);
+    pthread_mutex_destroy(&each->lock);
+    sem_destroy(&each->done);
+    if (each->status && err)
+        *err = each->err;
+    return each->status;
+}
+
 enum status pool_call_each(struct pool *pool,
                            enum status (*call)(void *arg, uint32_t worker, void *state,
                                                struct error *err),
                            void *arg, struct error *err)
 {
     struct call each = {.run = call, .arg = arg};
-    sem_init(&each.done, 0, 0);
-    pthread_mutex_init(&each.lock, NULL);
-    pthread_mutex_lock(&pool->call_lock);
-    for (uint32_t i = 0; i < pool->n; i++) {
-        atomic_store_explicit(&pool->workers[i].call, &each, memory_order_release);
-        sem_post(&pool->workers[i].wake);
-    }
-    for (uint32_t i = 0; i < pool->n; i++)
-        sem_wait_all(&each.done);
-    pthread_mutex_unlock(&pool->call_lock);
-    pthread_mutex_destroy(&each.lock);
-    sem_destroy(&each.done);
-    if (each.status && err)
-        *err = each.err;
-    return each.status;
+    return call_some(pool, 0, pool->n, &each, err);
+}
+
+enum status pool_call_one(struct pool *pool, uint32_t worker,
+                          enum status (*call)(void *arg, uint32_t worker, void *state,
+                                              struct error *err),
+                          void *arg, struct error *err)
+{
+    struct call one = {.run = call, .arg = arg};
+    assert(worker < pool->n);
+    return call_some(pool, worker, worker + 1, &one, err);
 }
 
 uint32_t pool_size(const struct pool *pool)

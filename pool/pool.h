@@ -53,6 +53,12 @@ enum status pool_call_each(struct pool *pool,
                                                struct error *err),
                            void *arg, struct error *err);
 
+/* The same on one worker's thread. */
+enum status pool_call_one(struct pool *pool, uint32_t worker,
+                          enum status (*call)(void *arg, uint32_t worker, void *state,
+                                              struct error *err),
+                          void *arg, struct error *err);
+
 uint32_t pool_size(const struct pool *pool);
 
 /* When the worker began its present job (clock_now_ns); 0 if it has none. Any thread. */

@@ -65,6 +65,7 @@ static const char usual[] =
     "    allow_timeout_override: true max_queue_size: 99 }\n"
     "}\n"
     "parameters { key: \"precision\" value { string_value: \"fp16\" } }\n"
+    "parameters { key: \"on_new_shape\" value { string_value: \"wait\" } }\n"
     "parameters { key: \"input_type:x\" value: { string_value: \"uint8\" } }\n"
     "parameters { key: \"input_scale:x\" value: { string_value: \"0.5,1,2\" } }\n"
     "model_warmup [ { name: \"w\" batch_size: 4 count: 3 inputs { key: \"x\"\n"
@@ -90,6 +91,7 @@ static void a_usual_file(void **state)
     assert_int_equal(c->priority_levels, 3);
     assert_int_equal(c->default_priority, 2);
     assert_string_equal(c->precision, "fp16");
+    assert_string_equal(c->on_new_shape, "wait");
     assert_int_equal(c->inputs_count, 1);
     assert_string_equal(c->inputs[0].name, "x");
     assert_string_equal(c->inputs[0].type, "uint8");
@@ -195,6 +197,7 @@ static void mistakes(void **state)
     refuse("default_model_filename: 'a/b.onnx'", "the plain name of a file");
     refuse("parameters { key: 'precision' value { string_value: 'fp12' } }", "fp16 or bf16");
     refuse("parameters { key: 'precision' value { string_value: 'int8' } }", "--ranges");
+    refuse("parameters { key: 'on_new_shape' value { string_value: 'pray' } }", "wait or refuse");
     refuse("parameters { key: 'ranges' value { string_value: 'r' } }", "--ranges FILE");
     refuse("parameters { key: 'profiles' value { string_value: '8,1' } }", "rising batch sizes");
     refuse("parameters { key: 'profiles' value { string_value: '' } }", "rising batch sizes");

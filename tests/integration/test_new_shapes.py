@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of sizes that no profile has: engines are built for them, kept, bounded, and given up.
+
+    test_new_shapes.py INFERD INFERCTL
+"""
+import json
+import random
+import re
+import signal
+import struct
+import threading
+import time
+import unittest
+import urllib.request
+
+import harness
+import test_shapes as shapes
+import wire
+
+EXPIRED, FULL, FAILED_PRECONDITION, UNAVAILABLE = 4, 8, 9, 14
+
+
+def model():
+    path = harness.folder() / "seq.onnx"
+    if not path.exists():
+        path.write_bytes(shapes.model())
+    return path
+
+
+def serve(policy, limits=None, **config):
+    entry = {"path": str(model()), "shapes": ["x=1..4x1..4000x2"], "profiles": ["seq=3,8"]}
+    if policy:
+        entry["on_new_shape"] = policy
+    config = dict({"workers": 2, "limits": limits or {}}, **config)
+    return harness.Server({"seq": entry}, config=config, arguments=["--http", "127.0.0.1:0"])
+
+
+def given(seq, n=1):
+    return shapes.inputs(random.Random(seq), n, seq)
+
+
+def right(reply, seq, n=1):
+    """Whether an answer is what the inputs make."""
+    count = n * seq * 2
+    x, z = (struct.unpack(f"<{count}f", i[3]) for i in given(seq, n))
+    return reply.outputs()["y"] == ("FP32", [n, seq, 2],
+                                    shapes.floats([a + b for a, b in zip(x, z)]))
+
+
+def ask(client, seq, n=1, **options):
+    """A request whose answer is checked."""
+    reply = client.infer("seq", given(seq, n), **options)
+    if reply.status == wire.OK and not right(reply, seq, n):
+        raise AssertionError(f"seq={seq}: another answer")
+    return reply
+
+
+def grown(before, after):
+    return {k: after[k] - before[k] for k in after if "shape" in k and after[k] != before[k]}
+
+
+def until_answered(client, seq, seconds=60):
+    end = time.monotonic() + seconds
+    while (reply := ask(client, seq)).status != wire.OK:
+        if reply.status != UNAVAILABLE or time.monotonic() > end:
+            raise AssertionError(f"{reply.status}: {reply.message}")
+        time.sleep(0.02)
+
+
+def kept(server):
+    return sorted((server.folder / "cache" / "shapes").glob("*.plan"))
+
+
+class Waiting(harness.Served):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = serve("wait")
+
+    def test_a_new_size_is_answered_and_then_known(self):
+        with self.server.client() as client:
+            before = client.counters()
+            for n in (2, 4, 1):
+                reply = ask(client, 21, n)
+                self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+            self.assertEqual(grown(before, client.counters()),
+                             {"shape_misses": 1, "shape_hits": 2, "shapes_built": 1})
+
+    def test_those_who_wait_are_answered_together(self):
+        with self.server.client() as client:
+            before = client.counters()
+            for n in (1, 2, 1):
+                client.start(wire.INFER, wire.infer_body("seq", given(33, n)))
+            sizes = [client.receive() for _ in range(3)]
+            self.assertEqual([r.status for r in sizes], [wire.OK] * 3)
+            self.assertEqual(grown(before, client.counters()),
+                             {"shape_misses": 3, "shapes_built": 1})
+
+    def test_a_deadline_holds_while_an_engine_is_built(self):
+        with self.server.client() as client:
+            reply = ask(client, 45, timeout_us=1000)
+            self.assertEqual(reply.status, EXPIRED, reply.message)
+            self.assertEqual(ask(client, 45).status, wire.OK)
+
+    def test_sizes_out_of_range_and_too_many_instances_build_nothing(self):
+        with self.server.client() as client:
+            before = client.counters()
+            for seq, n in ((4001, 1), (1, 5), (9, 5)):
+                self.assertEqual(ask(client, seq, n).status, wire.INVALID_ARGUMENT)
+            for size in (0, 1 << 40, (1 << 63) - 1):
+                reply = client.infer("seq", [("x", "FP32", [1, size, 2], b""),
+                                             ("z", "FP32", [1, size, 2], b"")])
+                self.assertEqual(reply.status, wire.INVALID_ARGUMENT)
+            self.assertEqual(grown(before, client.counters()), {})
+
+    def test_who_leaves_or_cancels_is_forgotten(self):
+        with self.server.client() as client:
+            for seq in (51, 52):
+                with self.server.client() as gone:
+                    gone.start(wire.INFER, wire.infer_body("seq", given(seq)))
+            number = client.start(wire.INFER, wire.infer_body("seq", given(53)))
+            client.start(wire.CANCEL, wire.message((1, number)))
+            statuses = sorted(client.receive().status for _ in range(2))
+            self.assertIn(statuses, ([wire.OK, wire.OK], [wire.OK, wire.CANCELLED]))
+            harness.until(lambda: wire.one(client.call(wire.STATUS).body, 9, 0) == 1, 60)
+            for seq in (51, 52, 53):
+                self.assertEqual(ask(client, seq).status, wire.OK)
+
+    def test_seen_sizes_are_served_while_others_are_built(self):
+        slowest, wrong, stop = [0.0], [], threading.Event()
+
+        def seen():
+            with self.server.client() as client:
+                while not stop.is_set():
+                    begun = time.monotonic()
+                    reply = ask(client, 3)
+                    slowest[0] = max(slowest[0], time.monotonic() - begun)
+                    if reply.status != wire.OK:
+                        wrong.append(reply.message)
+        background = harness.Background(seen)
+        with self.server.client(timeout=60) as client:
+            begun = time.monotonic()
+            for seq in range(60, 66):
+                self.assertEqual(ask(client, seq).status, wire.OK)
+            took = time.monotonic() - begun
+        stop.set()
+        background.finish()
+        self.assertEqual(wrong, [])
+        self.assertLess(slowest[0], took / 2)  # no seen size has waited for several new ones
+
+    def test_large_ones_wait_too_as_json_as_well(self):
+        with self.server.client(timeout=60) as client:
+            self.assertEqual(ask(client, 3999, 4).status, wire.OK)
+        seq, where = 3500, re.search(r"(?m)^ready (\S+) \(http\)", self.server.log())[1]
+        inputs = [{"name": name, "datatype": kind, "shape": shape,
+                   "data": struct.unpack(f"<{len(data) // 4}f", data)}
+                  for name, kind, shape, data in given(seq)]
+        request = urllib.request.Request(f"http://{where}/v2/models/seq/infer",
+                                         json.dumps({"inputs": inputs}).encode())
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            y = {o["name"]: o["data"] for o in json.load(answer)["outputs"]}["y"]
+        self.assertEqual(y, [a + b for a, b in zip(inputs[0]["data"], inputs[1]["data"])])
+
+
+class Refusing(harness.Served):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = serve("refuse")
+
+    def test_a_new_size_is_refused_until_its_engine_is_there(self):
+        with self.server.client() as client:
+            before = client.counters()
+            reply = ask(client, 9)
+            self.assertEqual(reply.status, UNAVAILABLE)
+            for words in ("seq=9", "being built", "seq=3; seq=8"):
+                self.assertIn(words, reply.message)
+            self.assertGreater(reply.retry_after_us, 0)
+            until_answered(client, 9)
+            self.assertEqual(client.counters()["shapes_built"] - before["shapes_built"], 1)
+
+
+class Nothing(unittest.TestCase):
+    def test_without_the_key_nothing_is_built(self):
+        with serve(None) as server, server.client() as client:
+            reply = ask(client, 9)
+            self.assertEqual(reply.status, FAILED_PRECONDITION)
+            self.assertIn("on_new_shape", reply.message)
+            self.assertEqual(client.counters()["shapes_built"], 0)
+            self.assertEqual(kept(server), [])
+
+    def test_a_plan_has_no_engines_but_its_own(self):
+        server = harness.Server(
+            {"copy": {"path": str(harness.plan("copy")), "on_new_shape": "wait"}}, wait=False)
+        server.wait_log("on_new_shape: expected nothing: engines are built from an .onnx")
+        self.assertNotEqual(server.wait(), 0)
+
+
+class Bounds(unittest.TestCase):
+    def test_the_least_used_makes_room_also_on_disk(self):
+        with serve("wait", shape_engines=2) as server, server.client(timeout=60) as client:
+            for seq in (20, 21, 20, 22, 20):
+                self.assertEqual(ask(client, seq).status, wire.OK)
+            counters = client.counters()
+            self.assertEqual((counters["shapes_built"], counters["shapes_evicted"]), (3, 1))
+            self.assertEqual(counters["shape_hits"], 2)
+            self.assertEqual(ask(client, 21).status, wire.OK)
+            counters = client.counters()
+            self.assertEqual((counters["shapes_built"], counters["shapes_loaded"]), (3, 1))
+            for seq in range(100, 140):
+                self.assertEqual(ask(client, seq).status, wire.OK)
+            self.assertLessEqual(len(kept(server)), 2 * 16)
+
+    def test_an_engine_that_is_too_large_is_refused_and_not_tried_again(self):
+        with serve("wait", shape_bytes=2000) as server, server.client() as client:
+            for _ in range(3):
+                reply = ask(client, 500)
+                self.assertEqual(reply.status, FAILED_PRECONDITION)
+                self.assertIn("no engine can be built", reply.message)
+            counters = client.counters()
+            self.assertEqual((counters["shapes_failed"], counters["shapes_built"]), (1, 0))
+            self.assertEqual(ask(client, 3).status, wire.OK)
+
+    def test_many_sizes_at_once_cost_bounded_work(self):
+        limits = {"shape_builds": 4, "shape_requests": 6}
+        with serve("wait", limits, shape_engines=4) as server:
+            with server.client(timeout=60) as bomb, server.client(timeout=60) as other:
+                for seq in range(200, 600):
+                    bomb.start(wire.INFER, wire.infer_body("seq", given(seq)))
+                begun = time.monotonic()
+                for _ in range(20):
+                    self.assertEqual(ask(other, 8).status, wire.OK)
+                self.assertLess(time.monotonic() - begun, 20)
+                statuses = [bomb.receive().status for _ in range(400)]
+                self.assertLessEqual(set(statuses), {wire.OK, FULL})
+                self.assertGreater(statuses.count(FULL), 300)
+                self.assertGreater(statuses.count(wire.OK), 0)
+                self.assertGreaterEqual(other.counters()["rejected_shape"], 300)
+                self.assertEqual(ask(other, 9).status, wire.OK)
+
+    def test_bytes_that_wait_are_bounded(self):
+        limits = {"shape_request_bytes": 10000}
+        with serve("wait", limits) as server, server.client() as client:
+            reply = ask(client, 2000)
+            self.assertEqual(reply.status, FULL)
+            self.assertIn("too many requests wait", reply.message)
+            self.assertEqual(ask(client, 20).status, wire.OK)
+
+
+class Lasting(unittest.TestCase):
+    def test_engines_outlive_the_server_unless_they_are_damaged(self):
+        first = serve("wait")
+        cache = str(first.folder / "cache")
+        with first, first.client() as client:
+            for seq in (9, 10):
+                self.assertEqual(ask(client, seq).status, wire.OK)
+        plans = kept(first)
+        self.assertEqual(len(plans), 2)
+        with serve("wait", cache=cache) as server, server.client() as client:
+            for seq in (9, 10):
+                self.assertEqual(ask(client, seq).status, wire.OK)
+            counters = client.counters()
+            self.assertEqual((counters["shapes_loaded"], counters["shapes_built"]), (2, 0))
+        for path in plans:
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 255
+            path.write_bytes(data)
+        with serve("wait", cache=cache) as server, server.client() as client:
+            for seq in (9, 10):
+                self.assertEqual(ask(client, seq).status, wire.OK)
+            counters = client.counters()
+            self.assertEqual((counters["shapes_loaded"], counters["shapes_built"]), (0, 2))
+
+    def test_a_reload_keeps_engines_and_changes_what_is_done(self):
+        with serve("wait") as server, server.client(timeout=60) as client:
+            self.assertEqual(ask(client, 9).status, wire.OK)
+            server.models["seq"]["on_new_shape"] = "refuse"
+            server.write_config()
+            server.signal(signal.SIGHUP)
+            server.wait_log("reloaded: ", 60)
+            self.assertEqual(ask(client, 9).status, wire.OK)
+            self.assertEqual(ask(client, 10).status, UNAVAILABLE)
+            until_answered(client, 10)
+            counters = client.counters()
+            self.assertEqual((counters["shapes_built"], counters["shapes_loaded"]), (2, 0))
+            server.models["seq"]["queue_limit"] = 7
+            server.write_config()
+            server.signal(signal.SIGHUP)
+            server.wait_log("reloaded: ", 60, count=2)
+            until_answered(client, 9)
+            self.assertEqual(client.counters()["shapes_loaded"], 1)
+
+    def test_the_model_may_go_while_its_engine_is_built_or_used(self):
+        with serve("wait") as server, server.client(timeout=60) as client:
+            for round_ in range(2):
+                for seq in (40 + round_, 50 + round_):
+                    client.start(wire.INFER, wire.infer_body("seq", given(seq)))
+                server.models["seq"]["profiles"] = [f"seq=3,{7 - round_}"]
+                server.write_config()
+                server.signal(signal.SIGHUP)
+                server.wait_log("reloaded: ", 60, count=round_ + 1)
+                self.assertEqual({client.receive().status for _ in range(2)}, {wire.OK})
+
+    def test_who_waits_hears_of_the_end(self):
+        with serve("wait") as server, server.client(timeout=60) as client:
+            for seq in range(70, 74):
+                client.start(wire.INFER, wire.infer_body("seq", given(seq)))
+            harness.until(lambda: "building a plan" in server.log() or True)
+            server.signal(signal.SIGTERM)
+            statuses = {client.receive().status for _ in range(4)}
+            self.assertLessEqual(statuses, {wire.OK, UNAVAILABLE})
+            self.assertEqual(server.wait(), 0)
+
+
+@unittest.skipUnless(shapes.onnxruntime, "needs onnxruntime, onnx and numpy")
+class BesideOnnxruntime(harness.Served):
+    """Sizes of which most have no profile, with room for few engines at a time."""
+    LENGTHS, SIDES = (1, 7, 19, 24, 40, 57, 63), (8, 13, 21, 30)
+
+    @classmethod
+    def setUpClass(cls):
+        folder = harness.folder()
+        shapes.encoder(folder / "encoder.onnx")
+        shapes.convolutions(folder / "convolutions.onnx")
+        cls.server = harness.Server({
+            "encoder": {"path": str(folder / "encoder.onnx"), "shapes": ["ids=1..4x1..64"],
+                        "profiles": ["seq=32"], "on_new_shape": "wait"},
+            "convolutions": {"path": str(folder / "convolutions.onnx"),
+                             "shapes": ["x=1..2x3x8..32x8..32"], "profiles": ["h=32", "w=32"],
+                             "on_new_shape": "wait"}},
+            config={"workers": 2, "max_delay_us": 1000, "shape_engines": 12},
+            env={"INFERD_REFERENCE_KERNELS": None})
+        options = shapes.onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        cls.theirs = {name: shapes.onnxruntime.InferenceSession(
+            str(folder / f"{name}.onnx"), options, providers=["CPUExecutionProvider"])
+            for name in ("encoder", "convolutions")}
+
+    test_a_thousand_requests_agree = shapes.BesideOnnxruntime.test_a_thousand_requests_agree
+    feeds = shapes.BesideOnnxruntime.feeds
+
+    def tearDown(self):
+        with self.server.client() as client:
+            counters = client.counters()
+        self.assertGreater(counters["shapes_evicted"], 0)
+        self.assertLessEqual(counters["shapes_built"], len(self.LENGTHS) + len(self.SIDES) ** 2)
+
+
+if __name__ == "__main__":
+    harness.main()
