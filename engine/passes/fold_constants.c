@@ -18,7 +18,7 @@
 
 /* A node's outputs may have this many bytes, or twice as many as its inputs if that is more, or
  * eight times as many if it dequantises. */
-enum { SMALL_BYTES = 1 << 20 };
+enum { SMALL_BYTES = 2 << 20 };
 
 static bool is_constant_node(const struct ir_graph *g, const struct ir_node *node, uint64_t *bytes)
 {

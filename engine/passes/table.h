@@ -36,6 +36,7 @@
     ROW(fold_scale, "a scale, uniform or per channel, moves into weights")                         \
     ROW(fuse_attention, "attention from its parts, where a backend has it")                        \
     ROW(cancel_transposes, "a product computes rows in the order in which they are")               \
+    ROW(keep_windows, "attention in windows keeps their order up to the next block")               \
     ROW(fuse_bias, "a sum per channel becomes the bias")                                           \
     ROW(merge_siblings, "products that read the same input become one")                            \
     ROW(hoist_activations, "activations stand before reshapes, next to their product")             \

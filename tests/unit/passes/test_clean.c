@@ -279,8 +279,8 @@ static const struct rewrite_case cases[] = {
      "output z\n",
      NULL, NULL},
     {"a constant that would grow beyond measure", "fold_constants",
-     "input x FP32[300000]\n"
-     "e = expand \"e\" (k FP32[1]=2) shape=300000\n"
+     "input x FP32[600000]\n"
+     "e = expand \"e\" (k FP32[1]=2) shape=600000\n"
      "y = binary \"y\" (x, e) func=mul\n"
      "output y\n",
      NULL, "e (expand) is not folded"},

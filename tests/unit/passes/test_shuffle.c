@@ -144,6 +144,86 @@ static const struct rewrite_case cases[] = {
      "y = transpose \"a\" (x) perm=2,1,0\n"
      "output y\n",
      NULL, NULL},
+    /* --- keep_windows --- */
+    {"Swin: a block in windows, and what follows it", "keep_windows erase_noops merge_shuffles",
+     "input x FP32[2,2,4,8]\n"
+     "n = layer_norm \"n\" (x, g FP32[8]) axis=3\n"
+     "a = reshape \"a\" (n) shape=2,1,2,2,2,8\n"
+     "b = transpose \"b\" (a) perm=0,1,3,2,4,5\n"
+     "c = reshape \"c\" (b) shape=4,4,8\n"
+     "d = matmul \"d\" (c, w FP32[8,8])\n"
+     "e = reshape \"e\" (d) shape=2,1,2,2,2,8\n"
+     "f = transpose \"f\" (e) perm=0,1,3,2,4,5\n"
+     "h = reshape \"h\" (f) shape=2,2,4,8\n"
+     "s = binary \"s\" (x, h) func=add\n"
+     "m = layer_norm \"m\" (s, k FP32[8]) axis=3\n"
+     "o = matmul \"o\" (m, v FP32[8,16]) then relu\n"
+     "p = matmul \"p\" (o, u FP32[16,8]) then add(s)\n"
+     "y = transpose \"y\" (p) perm=0,3,1,2\n"
+     "output y\n",
+     "input x FP32[2,2,4,8]\n"
+     "%9 FP32[2,8,8] = reshape \"s\" (x) shape=2,8,8\n"
+     "%11 FP32[2,8,8] = gather \"s\" (%9, s INT64[8]) axis=1\n"
+     "%12 FP32[4,4,8] = reshape \"s\" (%11) shape=4,4,8\n"
+     "%13 FP32[4,4,8] = layer_norm \"n\" (%12, g FP32[8]) axis=2\n"
+     "d FP32[4,4,8] = matmul \"d\" (%13, w FP32[8,8])\n"
+     "%14 FP32[4,4,8] = reshape \"s\" (%11) shape=4,4,8\n"
+     "%15 FP32[4,4,8] = binary \"s\" (d, %14) func=add\n"
+     "%16 FP32[2,2,4,8] = reshape \"m\" (%15) shape=2,2,4,8\n"
+     "%17 FP32[2,2,4,8] = layer_norm \"m\" (%16, k FP32[8]) axis=3\n"
+     "%18 FP32[2,2,4,16] = matmul \"o\" (%17, v FP32[8,16]) then relu\n"
+     "%19 FP32[2,2,4,8] = reshape \"p\" (%15) shape=2,2,4,8\n"
+     "%20 FP32[2,2,4,8] = matmul \"p\" (%18, u FP32[16,8]) then add(%19)\n"
+     "%21 FP32[2,8,8] = reshape \"p\" (%20) shape=2,8,8\n"
+     "%23 FP32[2,8,8] = gather \"p\" (%21, p INT64[8]) axis=1\n"
+     "p FP32[2,2,4,8] = reshape \"p\" (%23) shape=2,2,4,8\n"
+     "y FP32[2,8,2,4] = transpose \"y\" (p) perm=0,3,1,2\n"
+     "output y\n",
+     NULL},
+    {"Swin: patches between stages", "keep_windows",
+     "input x FP32[2,4,4,8]\n"
+     "a = slice \"a\" (x) starts=0,0,0,0 ends=2,4,4,8 steps=1,2,2,1\n"
+     "b = slice \"b\" (x) starts=0,1,0,0 ends=2,4,4,8 steps=1,2,2,1\n"
+     "c = slice \"c\" (x) starts=0,0,1,0 ends=2,4,4,8 steps=1,2,2,1\n"
+     "d = slice \"d\" (x) starts=0,1,1,0 ends=2,4,4,8 steps=1,2,2,1\n"
+     "y = concat \"y\" (a, b, c, d) axis=3\n"
+     "output y\n",
+     "input x FP32[2,4,4,8]\n"
+     "%2 FP32[2,16,8] = reshape \"y\" (x) shape=2,16,8\n"
+     "%4 FP32[2,16,8] = gather \"y\" (%2, y INT64[16]) axis=1\n"
+     "y FP32[2,2,2,32] = reshape \"y\" (%4) shape=2,2,2,32\n"
+     "output y\n",
+     NULL},
+    {"gathers of rows, one behind the other", "keep_windows",
+     "input x FP32[2,4,8]\n"
+     "a = gather \"a\" (x, i INT64[4]=+) axis=1\n"
+     "y = gather \"y\" (a, j INT64[4]=+) axis=1\n"
+     "output y\n",
+     "input x FP32[2,4,8]\n"
+     "%2 FP32[2,4,8] = reshape \"y\" (x) shape=2,4,8\n"
+     "%4 FP32[2,4,8] = gather \"y\" (%2, y INT64[4]) axis=1\n"
+     "y FP32[2,4,8] = reshape \"y\" (%4) shape=2,4,8\n"
+     "output y\n",
+     NULL},
+    {"windows that are put back elsewhere, slices that overlap, parts of rows: stay",
+     "keep_windows",
+     "input x FP32[2,2,4,8]\n"
+     "n = layer_norm \"n\" (x, g FP32[8]) axis=3\n"
+     "a = reshape \"a\" (n) shape=2,1,2,2,2,8\n"
+     "b = transpose \"b\" (a) perm=0,1,3,2,4,5\n"
+     "c = reshape \"c\" (b) shape=4,4,8\n"
+     "d = matmul \"d\" (c, w FP32[8,8])\n"
+     "e = reshape \"e\" (d) shape=2,2,4,8\n"
+     "f = transpose \"f\" (e) perm=0,2,1,3\n"
+     "h = reshape \"h\" (f) shape=2,2,4,8\n"
+     "s = binary \"s\" (x, h) func=add\n"
+     "q = slice \"q\" (s) starts=0,0,0,0 ends=2,2,4,8 steps=1,2,2,1\n"
+     "r = slice \"r\" (s) starts=0,0,0,0 ends=2,2,4,8 steps=1,2,2,1\n"
+     "t = slice \"t\" (s) starts=0,1,1,0 ends=2,2,4,8 steps=1,2,2,1\n"
+     "u = slice \"u\" (s) starts=0,1,0,0 ends=2,2,4,8 steps=1,2,2,1\n"
+     "y = concat \"y\" (q, r, t, u) axis=3\n"
+     "output y\n",
+     NULL, NULL},
     /* --- gather_slices --- */
     {"Swin: a roll over two axes", "gather_slices gather_slices",
      "input x FP32[2,5,4,3]\n"
