@@ -19,6 +19,7 @@
 #ifndef INFERD_DAEMON_ANSWER_H
 #define INFERD_DAEMON_ANSWER_H
 
+#include "daemon/brought.h"
 #include "daemon/loop.h"
 #include "proto/body.h"
 
@@ -44,6 +45,8 @@ struct answer_order {
     char model[MESSAGE_MAX_NAME + 1];
     bool dependents;    /* unload the models that this one is made of, too */
     const char *config; /* a load's `config`: JSON in place of config.pbtxt; NULL: none */
+    struct slab *files; /* a load's files, */
+    const struct brought *brought; /* which lie in it; NULL: none */
     /* Whom to answer, and what. */
     struct loop *loop;
     uint64_t connection, id;

@@ -10,8 +10,10 @@
 
 static void order_free(struct answer_order *order)
 {
-    if (order)
+    if (order) {
+        slabs_give(order->loop->slabs, order->files);
         free((void *)(uintptr_t)order->config);
+    }
     free(order);
 }
 
@@ -20,24 +22,23 @@ static void order_cleanup(struct answer_order **order)
     order_free(*order);
 }
 
-/* A load's parameters: `config` is taken, and files in a request are refused by name, because a
- * model would be served that is not in the repository. A configuration has a limit, as its file
- * has. */
+/* A load's `config`. A configuration has a limit, as its file has. */
 static enum status config_find(const struct request *request, const char **out, struct error *err)
 {
     CLEANUP(cleanup_free) char *config = NULL;
     for (uint32_t i = 0; i < request->n_settings; i++) {
         const struct request_setting *s = &request->settings[i];
         bool is_config = message_text_equal(s->key, message_text_of("config"));
-        if (message_text_equal(s->key, message_text_of("unload_dependents")))
+        if (message_text_equal(s->key, message_text_of("unload_dependents")) ||
+            request_setting_is_file(s->key))
             continue;
         if (is_config && s->text.len > MODEL_FILE_MAX)
             return error_set(err, STATUS_INVALID_ARGUMENT, "parameter 'config': at most %d bytes",
                              MODEL_FILE_MAX);
         if (!is_config || s->kind != REQUEST_SETTING_TEXT || config)
             return error_set(err, STATUS_INVALID_ARGUMENT,
-                             "parameter '%.*s': expected `config` once, a text; models come from "
-                             "the repository alone",
+                             "parameter '%.*s': expected `config` once, a text, or files as "
+                             "`file:VERSION/NAME`",
                              MESSAGE_TEXT(s->key));
         config = strndup(s->text.data ? s->text.data : "", s->text.len);
         if (!config)
@@ -47,17 +48,36 @@ static enum status config_find(const struct request *request, const char **out, 
     return STATUS_OK;
 }
 
+/* A load's files, copied: the loader writes them when their message is long gone. The copy counts
+ * against the budget of all that came in. */
+static enum status files_find(struct loop *loop, const struct request *request,
+                              struct answer_order *order, struct error *err)
+{
+    struct brought brought;
+    TRY(brought_take(request, &brought, err));
+    if (!brought.n)
+        return STATUS_OK;
+    if (request->kind != REQUEST_MODEL_LOAD)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "files: a load takes them");
+    order->files = slabs_take(loop->slabs, brought_size(&brought), SLAB_REQUEST);
+    if (!order->files)
+        return error_plain(err, CAUSE_OVER_BUDGET);
+    order->brought = brought_copy(&brought, order->files->data);
+    return STATUS_OK;
+}
+
 static enum status order_make(struct connection *c, const struct request *request,
                               struct answer_order *order, struct error *err)
 {
+    order->loop = c->loop; /* first: the order's memory goes back there */
     if (!request->model.len)
         return error_set(err, STATUS_INVALID_ARGUMENT, "the request names no model");
     order->kind = request->kind;
     order->dependents = request->dependents;
-    order->loop = c->loop;
     order->connection = c->id;
     order->id = request->id;
     memcpy(order->model, request->model.data, request->model.len); /* its decoder has checked it */
+    TRY(files_find(c->loop, request, order, err));
     return config_find(request, &order->config, err);
 }
 

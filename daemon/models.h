@@ -15,6 +15,7 @@
 #define INFERD_DAEMON_MODELS_H
 
 #include "config/config.h"
+#include "daemon/brought.h"
 #include "daemon/plan_cache.h"
 #include "daemon/shared.h"
 
@@ -49,7 +50,8 @@ struct models_order {
     bool unload;
     bool dependents; /* unload the models that this one is made of, too */
     char name[MESSAGE_MAX_NAME + 1];
-    const char *instead; /* a load's configuration in place of config.pbtxt; NULL: none */
+    const char *instead;           /* a load's configuration in place of config.pbtxt; NULL: none */
+    const struct brought *brought; /* a load's files in place of the repository's; NULL: none */
     void (*done)(struct models_order *order, const struct error *err);
 };
 

@@ -161,11 +161,22 @@ static enum status model_exchange(struct models *m, const char *name,
     return failure.status ? error_copy(err, &failure) : STATUS_OK;
 }
 
-static enum status model_load(struct models *m, const char *name, const char *instead,
+/* Where a model is loaded from, if that is not the repository. */
+struct elsewhere {
+    const char *root, *instead; /* see repository_list_model */
+};
+
+static enum status model_load(struct models *m, const char *name, struct elsewhere from,
                               bool must_be_there, struct error *err)
 {
     CLEANUP(repository_list_deinit) struct wanted_list list = {0};
-    TRY(repository_list_model(m->config, name, instead, &m->shared->log, &list, err));
+    TRY(repository_list_model(m->config, from.root, name, from.instead, &m->shared->log, &list,
+                              err));
+    if (!list.n && must_be_there && from.root)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "the files that came with model '%s' are no version of it: expected "
+                         "VERSION/model.onnx or VERSION/model.plan",
+                         name);
     if (!list.n && must_be_there)
         return error_set(err, STATUS_NOT_FOUND, "the repository has no model '%s'", name);
     return model_exchange(m, name, &list, err);
@@ -186,11 +197,11 @@ static void needed_add(struct needed *needed, const char *name)
         snprintf(needed->names[needed->n++], sizeof(needed->names[0]), "%s", name);
 }
 
-static enum status needed_look(const struct models *m, const char *name, const char *instead,
+static enum status needed_look(const struct models *m, const char *name, struct elsewhere from,
                                struct needed *needed, struct error *err)
 {
     CLEANUP(repository_list_deinit) struct wanted_list list = {0};
-    TRY(repository_list_model(m->config, name, instead, NULL, &list, err));
+    TRY(repository_list_model(m->config, from.root, name, from.instead, NULL, &list, err));
     for (uint32_t i = 0; i < list.n; i++)
         for (uint32_t s = 0; list.items[i].pipeline && s < list.items[i].settings->n_steps; s++) {
             const struct model_file_step *step = &list.items[i].settings->steps[s];
@@ -206,13 +217,18 @@ static enum status needed_look(const struct models *m, const char *name, const c
 static enum status model_load_ordered(struct models *m, const struct models_order *order,
                                       struct error *err)
 {
+    const struct elsewhere nowhere = {NULL, NULL};
     struct needed needed = {.n = 0};
+    CLEANUP(brought_folder_cleanup) struct brought_folder folder = {NULL, -1};
+    if (order->brought)
+        TRY(brought_write(order->brought, m->config->cache, order->name, &folder, err));
+    const struct elsewhere from = {folder.path, order->instead};
     needed_add(&needed, order->name);
     for (uint32_t i = 0; i < needed.n; i++) /* the list grows on the way */
-        TRY(needed_look(m, needed.names[i], i ? NULL : order->instead, &needed, err));
+        TRY(needed_look(m, needed.names[i], i ? nowhere : from, &needed, err));
     for (uint32_t i = needed.n; i-- > 1;)
-        model_load(m, needed.names[i], NULL, true, NULL);
-    return model_load(m, order->name, order->instead, true, err);
+        model_load(m, needed.names[i], nowhere, true, NULL);
+    return model_load(m, order->name, from, true, err);
 }
 
 /* Keeps the model's versions in the table, for the index, but not what serves them. */
@@ -271,7 +287,8 @@ static void changed_exchange(struct models *m, const struct models_seen *seen)
             continue;
         log_write(&m->shared->log, LOG_INFO, "the repository's model '%s' has changed",
                   seen->rows[i].name);
-        enum status status = model_load(m, seen->rows[i].name, NULL, false, &err);
+        const struct elsewhere nowhere = {NULL, NULL};
+        enum status status = model_load(m, seen->rows[i].name, nowhere, false, &err);
         counter_add(&m->shared->counters, status ? COUNTER_RELOADS_FAILED : COUNTER_RELOADS, 1);
         if (status)
             log_write(&m->shared->log, LOG_ERROR, "model '%s': %s", seen->rows[i].name, err.text);
@@ -281,7 +298,7 @@ static void changed_exchange(struct models *m, const struct models_seen *seen)
 static enum status poll_look(struct models *m, struct models_seen *out, struct error *err)
 {
     CLEANUP(repository_list_deinit) struct wanted_list list = {0};
-    TRY(repository_list_model(m->config, NULL, NULL, NULL, &list, err));
+    TRY(repository_list_model(m->config, NULL, NULL, NULL, NULL, &list, err));
     if (!models_seen_look(&m->seen, &list, clock_wall_ms() * NS_PER_MS, false, out))
         return error_no_memory(err, "what the repository has");
     return STATUS_OK;

@@ -515,13 +515,14 @@ enum status repository_list(const struct config *config, const struct log_sink *
     return STATUS_OK;
 }
 
-enum status repository_list_model(const struct config *config, const char *model,
+enum status repository_list_model(const struct config *config, const char *root, const char *model,
                                   const char *instead, const struct log_sink *log,
                                   struct wanted_list *out, struct error *err)
 {
     CLEANUP(repository_list_deinit) struct wanted_list list = {0};
-    if (config->repository)
-        TRY(repository_scan(config->repository, model, instead, log, &list, err));
+    const char *path = root ? root : config->repository;
+    if (path)
+        TRY(repository_scan(path, model, instead, log, &list, err));
     *out = list;
     list = (struct wanted_list){0};
     return STATUS_OK;

@@ -43,9 +43,10 @@ struct wanted_list {
 enum status repository_list(const struct config *config, const struct log_sink *log,
                             struct wanted_list *out, struct error *err);
 void repository_list_deinit(struct wanted_list *list);
-/* Lists the versions of one model of the repository; none: it is not there. `instead` takes the
- * place of its config.pbtxt (model_file_parse_quoted), unless it is NULL. */
-enum status repository_list_model(const struct config *config, const char *model,
+/* Lists the versions of one model of the repository; none: it is not there. Unless they are NULL,
+ * `root` takes the place of the repository, and `instead` that of the model's config.pbtxt
+ * (model_file_parse_quoted). */
+enum status repository_list_model(const struct config *config, const char *root, const char *model,
                                   const char *instead, const struct log_sink *log,
                                   struct wanted_list *out, struct error *err);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Hands clients' orders to load and unload models on to the loader, and its answers back. A load
- * may bring a configuration, as JSON, which takes the place of the model's config.pbtxt.
+ * may bring a configuration, as JSON, which takes the place of the model's config.pbtxt, and files
+ * in place of the repository's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,7 @@ static enum status order_take(void *user, struct answer_order *asked, struct err
     handed->asked = asked;
     handed->order.dependents = asked->dependents;
     handed->order.unload = asked->kind == REQUEST_MODEL_UNLOAD;
+    handed->order.brought = asked->brought;
     handed->order.done = order_done;
     snprintf(handed->order.name, sizeof(handed->order.name), "%s", asked->model);
     TRY(config_take(handed, asked->config, err));

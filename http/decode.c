@@ -7,8 +7,9 @@
 
 #include "base/base64.h"
 #include "http/json.h"
+#include "http/load_text.h"
 
-enum { TEXTS = 16 * 1024, COPY_STEP = 256 * 1024 };
+enum { TEXTS = 16 * 1024, COPY_STEP = 256 * 1024, LOAD_SEGMENTS = 64 };
 
 enum place {
     AT_START,
@@ -52,6 +53,7 @@ struct http_decode {
     uint32_t nested;         /* or within the arrays of data */
     bool asked_binary;       /* the output in hand said whether it goes as binary data */
     size_t read;             /* bytes of the JSON, or of the data, that were fed */
+    struct load_text load;   /* of an order that may bring files */
     /* The second. */
     bool placing;
     size_t needs;
@@ -252,6 +254,8 @@ static enum status setting_add(struct http_decode *d, const struct json_event *e
         return number_read(e, d->key, &setting->number, err);
     default:
         setting->kind = REQUEST_SETTING_TEXT;
+        if (load_text_begin(&d->load, setting))
+            return STATUS_OK;
         return text_keep(d, e->text, &setting->text, err);
     }
 }
@@ -737,6 +741,8 @@ struct http_decode *http_decode_init(void *memory, size_t memory_size,
     r->region.name = request->region.name;
     d->json = json;
     d->binary = binary;
+    d->load.json = json;
+    d->load.key = &d->key;
     d->reader = (struct json_reader *)(void *)((char *)memory + own_size());
     d->reader_size = memory_size - own_size();
     reader_begin(d, first_take);
@@ -747,7 +753,10 @@ static enum status first_step(struct http_decode *d, enum http_decode_state *sta
                               struct error *err)
 {
     bool done = false;
-    TRY(text_feed(d, d->json, &done, err));
+    if (d->request.kind == REQUEST_MODEL_LOAD)
+        TRY(load_text_step(&d->load, d->reader, &done, err));
+    else
+        TRY(text_feed(d, d->json, &done, err));
     *state = done ? HTTP_DECODE_DONE : HTTP_DECODE_GOES_ON;
     if (!done || d->request.kind != REQUEST_INFER)
         return STATUS_OK;

@@ -57,6 +57,13 @@ struct request_setting {
     uint64_t number; /* of a BOOL: 0 or 1 */
 };
 
+/* A model_load's files, "file:VERSION/NAME", are settings with their bytes as text. */
+static inline bool request_setting_is_file(struct message_text key)
+{
+    return key.len >= 5 && memcmp(key.data, "file:", 5) == 0;
+}
+enum { REQUEST_FILE_PREFIX = 5 };
+
 /* A region of shared memory, as a client names and finds it. */
 struct request_region {
     struct message_text name; /* empty: all regions (status, unregister) */

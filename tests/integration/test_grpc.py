@@ -444,7 +444,7 @@ class Lifecycle(unittest.TestCase):
             async def run():
                 async with triton_aio.InferenceServerClient(door(server)) as client:
                     async def one(i):
-                        wide = i % 10 == 0
+                        wide = i % 25 == 0  # as many as may be on their way at once
                         x = np.full((1, 1 << 18 if wide else 4), i, np.float32)
                         result = await client.infer("wide" if wide else "copy",
                                                     [tensor("x", x, module=triton_aio)])
@@ -492,6 +492,12 @@ class Lifecycle(unittest.TestCase):
                 told = client.get_model_config("pair").config
                 self.assertEqual((told.max_batch_size,
                                   told.dynamic_batching.max_queue_delay_microseconds), (4, 900))
+                client.load_model("pair", config='{"max_batch_size": 4}', files={
+                    "file:2/model.onnx": harness.onnx("copy").read_bytes(),
+                    "file:2/model.onnx.data": bytes(3 << 20)})
+                result = client.infer("pair", [tensor("x", SMALL)])
+                np.testing.assert_array_equal(result.as_numpy("y"), SMALL)
+                client.load_model("pair", config='{"max_batch_size": 4}')
                 for more in ({"config": "{"}, {"config": '{"max_batch_size": []}', "files": {
                         "file:1/model.onnx": b"onnx"}}):
                     with self.assertRaises(triton.InferenceServerException):

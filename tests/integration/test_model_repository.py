@@ -4,6 +4,7 @@
 
     test_model_repository.py INFERD INFERCTL
 """
+import base64
 import contextlib
 import http.client
 import json
@@ -397,8 +398,6 @@ class Explicit(unittest.TestCase):
                 self.assertNotEqual(text[0], 200, bad)
                 self.assertIn(words, text[1])
             self.assertEqual(told()["max_batch_size"], 4)
-            text = load("{}", 400, **{"file:1/model.onnx": "AAAA"})
-            self.assertIn("file:1/model.onnx", text)
             load(3, 400)
             # without it, and at a reload, the file counts again
             self.order(s, "load", "a")
@@ -408,6 +407,63 @@ class Explicit(unittest.TestCase):
             s.signal(signal.SIGHUP)
             s.wait_log("reloaded")
             self.assertEqual(told()["max_batch_size"], 8)
+
+    def test_a_load_may_bring_files(self):
+        r = Repository()
+        r.put("a", "1", harness.plan("copy"))
+        cache = pathlib.Path(tempfile.mkdtemp(dir=harness.folder()))
+        stale = cache / "inferd-load-stale" / "a" / "1"
+        stale.mkdir(parents=True)
+        (stale / "model.onnx").write_text("left by a daemon that was killed")
+        config = dict(ADMIN, repository_mode="explicit", repository_load=["a"], cache=str(cache))
+
+        def coded(path):
+            return base64.b64encode(path.read_bytes()).decode()
+        with harness.Server([r.path], config, arguments=["--http", "127.0.0.1:0"]) as s, \
+                s.client() as c:
+            def load(model, code=200, way="load", **parameters):
+                got, text = self.ask(s, f"/v2/repository/models/{model}/{way}",
+                                     json.dumps({"parameters": parameters}).encode())
+                self.assertEqual(got, code, text)
+                self.assertEqual(list(cache.glob("inferd-load-*")), [])
+                return text
+            twice = {"file:1/model.onnx": coded(harness.onnx("twice"))}
+            self.assertEqual(infer(c, "a"), "copy")
+            load("a", **twice)
+            self.assertEqual(infer(c, "a"), "twice")
+            load("a", config='{"max_batch_size": 2}', **twice,
+                 **{"file:1/more/large.bin": base64.b64encode(os.urandom(1 << 20)).decode()})
+            self.assertEqual(infer(c, "a"), "twice")
+            # all versions are those that came
+            load("a", **{"file:3/model.plan": coded(harness.plan("copy")),
+                         "file:config.pbtxt": base64.b64encode(b"max_batch_size: 4").decode()})
+            self.assertEqual(infer(c, "a"), "copy")
+            self.assertEqual(infer(c, "a", "3"), "copy")
+            self.assertEqual(infer(c, "a", "1").status, wire.NOT_FOUND)
+            # what cannot be loaded changes nothing
+            load("a", 400, **{"file:1/model.onnx": "AAAA"})
+            load("a", 400, **{"file:1/model.txt": "AAAA"})
+            load("a", 400, **{"file:1/model.onnx": "A"})
+            load("a", 400, **{"file:1/model.onnx": 3})
+            for path in ("", "..", "../x", "1/../../x", "/etc/x", "1//x", "1/", "1/.x", "1/a b",
+                         "1/2/3/4/5"):
+                self.assertIn("file:", load("a", 400, **{f"file:{path}": "AAAA"}))
+            load("a", 400, "unload", **twice)
+            self.assertEqual(infer(c, "a", "3"), "copy")
+            # a model that the repository does not have
+            load("fresh", **twice)
+            self.assertEqual(infer(c, "fresh"), "twice")
+            self.order(s, "unload", "fresh")
+            self.assertEqual(infer(c, "fresh").status, wire.UNAVAILABLE)
+            self.order(s, "load", "fresh", 404)
+            # without files, and at a reload, the repository counts again
+            load("a", **twice)
+            self.order(s, "load", "a")
+            self.assertEqual(infer(c, "a"), "copy")
+            load("a", **twice)
+            s.signal(signal.SIGHUP)
+            s.wait_log("reloaded")
+            self.assertEqual(infer(c, "a"), "copy")
 
     def test_r16_it_takes_a_right_of_its_own(self):
         r = Repository()

@@ -107,6 +107,73 @@ static void outputs_say_how_they_go(void **state)
     assert_int_equal(http_decode_request(decode)->classes[2], 3);
 }
 
+/* A load with `head`, a file of `size` bytes as base64, and `tail`; returns the text. */
+static char *load_of(const char *head, size_t size, const char *tail)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n = strlen(head), whole = (size + 2) / 3 * 4;
+    char *text = malloc(n + whole + strlen(tail) + 1), *to = text + n;
+    memcpy(text, head, n);
+    for (size_t i = 0; i < size; i += 3) {
+        uint32_t bits = 0;
+        for (size_t k = 0; k < 3; k++)
+            bits = bits << 8 | (i + k < size ? (uint8_t)(i + k) : 0);
+        for (int k = 0; k < 4; k++)
+            *to++ = digits[bits >> (18 - 6 * k) & 63];
+    }
+    for (size_t k = size % 3; k && k < 3; k++)
+        to[(ptrdiff_t)k - 3] = '=';
+    memcpy(to, tail, strlen(tail) + 1);
+    return text;
+}
+
+static void loads_bring_files(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 2, 3, 1000, 8191, 16384, 300000, 196608, 196607, 2000000};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        char *text = load_of("{\"parameters\" : {\"config\":\"{\\\"name\\\":\\\"m\\\"}\","
+                             "\"file:1/model.onnx\" :\n \"",
+                             sizes[i], "\", \"file:1\\/x\": \"Zm9v\", \"a\": true}}");
+        const struct request *r = accept(REQUEST_MODEL_LOAD, text, NULL, 0);
+        assert_int_equal(r->n_settings, 4);
+        assert_true(message_text_equal(r->settings[0].text, message_text_of("{\"name\":\"m\"}")));
+        assert_true(message_text_equal(r->settings[1].key, message_text_of("file:1/model.onnx")));
+        assert_int_equal(r->settings[1].text.len, sizes[i]);
+        for (size_t k = 0; k < sizes[i]; k++)
+            assert_int_equal((uint8_t)r->settings[1].text.data[k], (uint8_t)k);
+        assert_true(message_text_equal(r->settings[2].key, message_text_of("file:1/x")));
+        assert_true(message_text_equal(r->settings[2].text, message_text_of("foo")));
+        free(text);
+    }
+}
+
+static void files_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {{"{\"parameters\":{\"file:a\":\"Zm9v", "not end"},
+                                          {"{\"parameters\":{\"file:a\":\"Zm9\\/\"}}", "base64"},
+                                          {"{\"parameters\":{\"file:a\":\"Z\"}}", "base64"},
+                                          {"{\"parameters\":{\"file:a\":\"", "not end"},
+                                          {"{\"parameters\":{\"file:a\":\"Zm9v\"", "JSON"},
+                                          {"{\"parameters\":{\"file:a\":\"Zm9v\"}} x", "JSON"},
+                                          {"{\"parameters\":{\"config\":\"\\", "JSON"},
+                                          {"{\"parameters\":{\"config\":\"a", "JSON"}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char *text = load_of(rows[i][0], 0, "");
+        refuse(REQUEST_MODEL_LOAD, text, NULL, 0, rows[i][1]);
+        free(text);
+    }
+    /* In the middle of a long one, too; and other texts keep their limit. */
+    char *text = load_of("{\"parameters\":{\"file:a\":\"", 600000, "=\"}}");
+    memcpy(text + 1000, "====", 4);
+    refuse(REQUEST_MODEL_LOAD, text, NULL, 0, "base64");
+    free(text);
+    text = load_of("{\"parameters\":{\"config\":\"", 600000, "\"}}");
+    refuse(REQUEST_MODEL_LOAD, text, NULL, 0, "bytes");
+    free(text);
+}
+
 #define INPUT(rest) "{\"inputs\":[{\"name\":\"a\",\"datatype\":\"FP32\"" rest "}]}"
 
 static void what_does_not_fit_is_refused(void **state)
@@ -216,6 +283,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_come_in_both_ways),
         cmocka_unit_test(outputs_say_how_they_go),
+        cmocka_unit_test(loads_bring_files),
+        cmocka_unit_test(files_that_are_none_are_refused),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(settings_and_orders),
         cmocka_unit_test(long_requests_take_many_steps),
