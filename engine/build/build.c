@@ -435,8 +435,10 @@ static enum status find_pads(struct builder *b, struct error *err)
         plan->free[f].pads = found.pads;
         for (uint32_t i = 0; found.pads && i < plan->n_outputs; i++)
             for (uint32_t d = 0; d < SHAPE_MAX_RANK; d++)
-                if (found.result.out[i] >> d & 1)
+                if (found.result.out[i] >> d & 1) {
                     plan->output_axes[i].free[d] = (uint8_t)(f + 1);
+                    plan->outputs[i].shape.dim[d] = -1; /* also if all points have one size */
+                }
         if (found.pads)
             log_write(b->options->log, LOG_INFO,
                       "'%s': a request of another size runs padded, at the next larger point",
