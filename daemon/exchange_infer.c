@@ -167,8 +167,23 @@ static void trace(struct connection *c, const struct request *request, struct in
     inflight->trace = t;
 }
 
+/* Answers a request whose payloads show that it cannot run. */
+static void submit_refuse(struct connection *c, struct inflight *inflight, const struct error *err)
+{
+    uint64_t id = inflight->id;
+    model_unrun(inflight->model, err->cause);
+    exchange_drop(c, inflight);
+    exchange_error(c, id, err);
+}
+
 void exchange_submit(struct connection *c, struct inflight *inflight)
 {
+    struct error err;
+    if (admission_masks_check(inflight->model->info, inflight->point, inflight->values,
+                              inflight->item.instances, inflight->spans, &err)) {
+        submit_refuse(c, inflight, &err);
+        return;
+    }
     if (inflight->trace)
         trace_decoded(inflight->trace);
     inflight_key(inflight);

@@ -61,6 +61,8 @@ struct engine_axes {
     bool shared;   /* of a batched model: all instances of a batch have this input together */
     uint8_t batch; /* the axis that counts instances, of a batched model, unless it is shared */
     uint8_t free[SHAPE_MAX_RANK]; /* which free dimension it is, from 1 on; 0: none */
+    bool
+        mask; /* its zeros hide what requests are padded with; a row of zeros alone hides nothing */
 };
 
 /* One value of each free dimension, and what the engine has for them. A model without free

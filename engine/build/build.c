@@ -433,6 +433,8 @@ static enum status find_pads(struct builder *b, struct error *err)
         struct build_pads found;
         TRY(build_pads_find(&b->space, f, graph_at, b, &found, err));
         plan->free[f].pads = found.pads;
+        for (uint32_t i = 0; found.pads && i < plan->n_inputs; i++)
+            plan->input_axes[i].mask |= found.result.masks >> i & 1;
         for (uint32_t i = 0; found.pads && i < plan->n_outputs; i++)
             for (uint32_t d = 0; d < SHAPE_MAX_RANK; d++)
                 if (found.result.out[i] >> d & 1) {

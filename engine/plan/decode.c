@@ -553,7 +553,7 @@ struct bindings {
 static bool axes_of(const inferd_plan_Binding *msg, const struct list *free, uint32_t rank,
                     struct plan_axes *out)
 {
-    *out = (struct plan_axes){.shared = msg->shared};
+    *out = (struct plan_axes){.shared = msg->shared, .mask = msg->mask};
     if (msg->batch > SHAPE_MAX_RANK || (free->n && free->n != rank))
         return false;
     out->batch = (uint8_t)(msg->batch ? msg->batch - 1 : 0);

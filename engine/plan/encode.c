@@ -333,6 +333,7 @@ static bool put_bindings(pb_ostream_t *out, const pb_field_t *field, void *const
             .batch = axes->batch ? axes->batch + 1u : 0,
             .shared = axes->shared,
             .free = ENCODE(put_list, &free),
+            .mask = axes->mask,
         };
         if (!put_message(out, field, inferd_plan_Binding_fields, &msg))
             return false;

@@ -153,7 +153,8 @@ static bool describe_axes(struct engine *engine, const struct plan_axes *from, u
 {
     struct engine_axes *list = take(engine, n, sizeof(*list));
     for (uint32_t i = 0; list && i < n; i++) {
-        list[i] = (struct engine_axes){.shared = from[i].shared, .batch = from[i].batch};
+        list[i] = (struct engine_axes){
+            .shared = from[i].shared, .batch = from[i].batch, .mask = from[i].mask};
         memcpy(list[i].free, from[i].free, sizeof(list[i].free));
     }
     *out = list;

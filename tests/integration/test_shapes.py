@@ -318,6 +318,23 @@ class BesideOnnxruntime(harness.Served):
                 name = ("encoder", "convolutions")[i % 2]
                 self.check(client, name, self.feeds(rng, name))
 
+    def test_a_mask_of_zeros_alone_is_not_padded(self):
+        rng = np.random.default_rng(4)
+        for length in (7, 16):
+            feeds = {"ids": rng.integers(0, WORDS, (2, length)),
+                     "mask": np.ones((2, length), np.int64)}
+            feeds["mask"][1] = 0
+            given = [(k, "INT64", [2, length], a.tobytes()) for k, a in feeds.items()]
+            with self.server.client() as client:
+                if length in self.LENGTHS:
+                    self.check(client, "encoder", feeds)
+                    continue
+                reply = client.infer("encoder", given)
+                self.assertEqual(reply.status, FAILED_PRECONDITION)
+                self.assertIn("'mask' has a row of zeros alone", reply.message)
+                feeds["mask"][1, 3] = 1
+                self.check(client, "encoder", feeds)
+
     def test_mixed_lengths_are_joined_in_padded_batches(self):
         failures, batches = [], []
 
