@@ -18,6 +18,7 @@ static const struct dtype_row rows[DTYPE_COUNT_] = {
     [DTYPE_I32] = {"INT32", 4, false, true},   [DTYPE_I64] = {"INT64", 8, false, true},
     [DTYPE_F16] = {"FP16", 2, true, true},     [DTYPE_BF16] = {"BF16", 2, true, true},
     [DTYPE_F32] = {"FP32", 4, true, true},     [DTYPE_F64] = {"FP64", 8, true, true},
+    [DTYPE_F8] = {"FP8", 1, false, true},
 };
 
 static const struct dtype_row *row(enum dtype dtype)
@@ -48,7 +49,7 @@ bool dtype_is_signed(enum dtype dtype)
 enum dtype dtype_parse(const char *name, size_t len)
 {
     for (size_t i = 1; i < ARRAY_LEN(rows); i++)
-        if (strlen(rows[i].name) == len && memcmp(rows[i].name, name, len) == 0)
+        if (i != DTYPE_F8 && strlen(rows[i].name) == len && memcmp(rows[i].name, name, len) == 0)
             return (enum dtype)i;
     return DTYPE_NONE;
 }
@@ -103,4 +104,33 @@ uint16_t f32_to_bf16(float value)
     if ((bits & 0x7fffffff) > 0x7f800000)
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float f8_to_f32(uint8_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x80) << 24;
+    uint32_t magnitude = bits & 0x7f;
+    if (magnitude == 0x7f)
+        return float_of(sign | 0x7fc00000);
+    if (magnitude >= 8)
+        return float_of(sign | (magnitude + (120 << 3)) << 20);
+    float tiny = (float)magnitude * 0x1p-9f; /* a subnormal */
+    return sign ? -tiny : tiny;
+}
+
+uint8_t f32_to_f8(float value)
+{
+    uint32_t bits = bits_of(value);
+    uint8_t sign = (uint8_t)(bits >> 24 & 0x80);
+    uint32_t magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000)
+        return 0x7f;
+    if (magnitude >= bits_of(DTYPE_F8_MAX))
+        return sign | 0x7e;
+    if (magnitude < 0x3c800000) { /* below 2^-6: adding 2^14 leaves the subnormal in the low bits */
+        uint32_t r = bits_of(float_of(magnitude) + 0x1p14f) - bits_of(0x1p14f);
+        return sign | (uint8_t)r;
+    }
+    uint32_t odd = magnitude >> 20 & 1;
+    return sign | (uint8_t)((magnitude - 0x3c000000 + 0x7ffff + odd) >> 20);
 }

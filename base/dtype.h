@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Element types, under the names of the Open Inference Protocol ("FP32", "INT64", "BYTES", ...).
+ * 8-bit floats are none of the protocol's types: no input or output has them.
  * The enum's values are stored in plan files: append, never renumber.
  */
 #ifndef INFERD_BASE_DTYPE_H
@@ -26,6 +27,7 @@ enum dtype {
     DTYPE_BF16 = 11,
     DTYPE_F32 = 12,
     DTYPE_F64 = 13,
+    DTYPE_F8 = 14, /* FLOAT8E4M3FN; only inside of graphs, and in them only between scales */
     DTYPE_COUNT_
 };
 
@@ -35,10 +37,11 @@ size_t dtype_size(enum dtype dtype);
 /* "FP32"; "NONE" outside the table. Static storage. */
 const char *dtype_name(enum dtype dtype);
 
-/* The type of that name (case matters); DTYPE_NONE if there is none. `len` bytes, no terminator. */
+/* The protocol's type of that name (case matters); DTYPE_NONE if there is none. `len` bytes, no
+ * terminator. */
 enum dtype dtype_parse(const char *name, size_t len);
 
-bool dtype_is_float(enum dtype dtype); /* fp16, bf16, fp32, fp64 */
+bool dtype_is_float(enum dtype dtype); /* fp16, bf16, fp32, fp64: those to compute in */
 bool dtype_is_signed(enum dtype dtype);
 
 /* IEEE 754 binary16 and bfloat16, round to nearest even; NaN stays NaN. */
@@ -54,6 +57,12 @@ static inline float bf16_to_f32(uint16_t bits)
 }
 
 uint16_t f32_to_bf16(float value);
+
+/* A float of a sign, 4 bits of exponent and 3 of mantissa, without infinities: the largest is
+ * DTYPE_F8_MAX, and all ones are NaN. Rounds to nearest even, and saturates. */
+#define DTYPE_F8_MAX 448.0F
+float f8_to_f32(uint8_t bits);
+uint8_t f32_to_f8(float value);
 
 /* Writes the low bytes of a number as an element of 1, 2, 4 or 8 bytes, at any address. */
 static inline void dtype_store(void *to, uint64_t value, size_t width)

@@ -52,6 +52,17 @@ bool stored_any(const struct ir_graph *graph, const struct ir_node *node)
     return false;
 }
 
+bool stored_f8(const struct ir_graph *graph, const struct ir_node *node)
+{
+    for (uint32_t i = 0; i < count(node); i++) {
+        const struct ir_tensor *t =
+            tensor_at(node, i) == IR_NONE ? NULL : ir_tensor(graph, tensor_at(node, i));
+        if (t && t->scale != IR_NO_SCALE && t->dtype == DTYPE_F8)
+            return true;
+    }
+    return false;
+}
+
 /* Whether the op writes numbers that it reads, and nothing else, whatever their type is. */
 static bool picks(const struct ir_node *node)
 {

@@ -15,9 +15,9 @@
 #include "engine/backend.h"
 #include "engine/ir/ir.h"
 
-/* The integer q stands for step * (q - zero). */
+/* The number q stands for step * (q - zero). */
 struct stored {
-    enum dtype dtype; /* INT8 or UINT8; NONE: the tensor is not stored by a scale */
+    enum dtype dtype; /* INT8, UINT8 or FP8; NONE: the tensor is not stored by a scale */
     float step;
     int32_t zero;
 };
@@ -26,12 +26,13 @@ struct stored {
 bool stored_read(const struct ir_graph *graph, uint32_t tensor, struct stored *out);
 /* The type in which a tensor may be stored by the scale. */
 enum dtype stored_type(const struct ir_scale *scale);
-/* The least integer of the type. */
+/* The least integer of the type, INT8 or UINT8. */
 int32_t stored_least(enum dtype dtype);
 
-/* Whether one of the node's tensors is stored by a scale. */
+/* Whether one of the node's tensors is stored by a scale; whether one is so as FP8. */
 bool stored_any(const struct ir_graph *graph, const struct ir_node *node);
-/* Whether the node only moves 8-bit integers, or picks one of several, since all its real tensors
+bool stored_f8(const struct ir_graph *graph, const struct ir_node *node);
+/* Whether the node only moves numbers of 8 bits, or picks one of several, since all its real tensors
  * are stored by equal scales. */
 bool stored_moves(const struct ir_graph *graph, const struct ir_node *node);
 /* Gives the tactic's ports the scales by which the node's tensors are stored. */

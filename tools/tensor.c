@@ -94,6 +94,8 @@ double tensor_at(const struct tensor_view *tensor, size_t i)
         return ((const float *)d)[i];
     case DTYPE_F64:
         return ((const double *)d)[i];
+    case DTYPE_F8:
+        return f8_to_f32(((const uint8_t *)d)[i]);
     case DTYPE_NONE:
     case DTYPE_COUNT_:
         break;

@@ -110,7 +110,8 @@ static enum status range_graph(struct ir_graph *graph, const struct build_option
     if (!quant_name_tensors(graph))
         return error_no_memory(err, "the builder");
     bool sign = options->device && options->device->backend->features & BACKEND_SIGNED;
-    return quant_apply(graph, table, known, options->keep_missing, sign, &report->ranges, err);
+    enum dtype bytes = options->precision == PRECISION_F8 ? DTYPE_F8 : sign ? DTYPE_I8 : DTYPE_NONE;
+    return quant_apply(graph, table, known, options->keep_missing, bytes, &report->ranges, err);
 }
 
 static enum status make_graph(struct onnx_model *model, const struct build_options *options,

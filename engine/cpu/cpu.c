@@ -264,6 +264,8 @@ static enum status ask(void *user, const struct ir_graph *graph, struct error *e
 {
     const struct question *q = user;
     struct onednn *onednn = cpu_device_of(q->device)->onednn;
+    if (stored_f8(graph, q->node)) /* our kernels know integers alone */
+        return STATUS_OK;
     if (onednn) {
         TRY(plugin_candidates(graph, q->node, q->visit, q->user, err));
         TRY(onednn_candidates(onednn, graph, q->node, q->precision, q->visit, q->user, err));

@@ -6,7 +6,8 @@
 
 const struct backend backend_cuda = {
     .abi = BACKEND_ABI,
-    .features = BACKEND_ATTENTION | BACKEND_MERGE | BACKEND_LANES | BACKEND_SCALES | BACKEND_SIGNED,
+    .features = BACKEND_ATTENTION | BACKEND_MERGE | BACKEND_LANES | BACKEND_SCALES |
+                BACKEND_SIGNED | BACKEND_F8,
     .name = "cuda",
     .stable_addresses = true,
     .plugins = plugin_registry_use,

@@ -255,9 +255,10 @@ static void choose(struct choices *c, const struct dnn_config *config)
         c->list[c->n++] = *config;
 }
 
-/* Lists the engines with their default knobs, and of the one with the most kernels some of these.
- * All compile at run time, up to two seconds each. */
-static void choose_engines(struct dnn_build *b, struct choices *c)
+/* Lists some kernels of the engine that has the most, which it cannot do without being told which
+ * one; if there is none, the engines with their default knobs. All compile at run time, up to two
+ * seconds each. `few`: only what has been best most often. */
+static void choose_engines(struct dnn_build *b, bool few, struct choices *c)
 {
     static const int32_t configs[] = {2, 10, 6};
     int32_t best = -1, most = 0;
@@ -277,8 +278,7 @@ static void choose_engines(struct dnn_build *b, struct choices *c)
         *c = others;
         return;
     }
-    choose(c, &(struct dnn_config){.engine = best});
-    for (size_t i = 0; i < ARRAY_LEN(configs); i++)
+    for (size_t i = 0; i < (few ? 1 : ARRAY_LEN(configs)); i++)
         if (configs[i] <= most)
             choose(c, &(struct dnn_config){.engine = best,
                                            .n_knobs = 1,
@@ -291,6 +291,7 @@ struct ask {
     enum precision precision;
     tactic_visit visit;
     void *user;
+    uint32_t asked; /* formats, of which the first ones promise most */
 };
 
 static enum status list_choices(const struct ask *ask, const struct bytes *bytes, struct choices *c,
@@ -304,10 +305,11 @@ static enum status list_choices(const struct ask *ask, const struct bytes *bytes
     if (b->status)
         log_write(ask->device->log, LOG_VERBOSE, "'%s': cuDNN takes no INT8: %s", ask->node->name,
                   b->why);
-    choose_engines(b, c);
+    bool few = ask->asked > 0;
+    choose_engines(b, few, c);
     if (b->handle && c->n) {
         dnn_compiler_hold(ask->device->dnn);
-        uint32_t n = dnn_heuristic(b, HEURISTIC, found);
+        uint32_t n = dnn_heuristic(b, few ? 1 : HEURISTIC, found);
         for (uint32_t i = 0; i < n; i++)
             choose(c, &found[i]);
     }
@@ -343,7 +345,7 @@ static enum status visit_choice(const struct ask *ask, const struct ir_graph *gr
 
 static enum status ask_stored(void *user, const struct ir_graph *graph, struct error *err)
 {
-    const struct ask *ask = user;
+    struct ask *ask = user;
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, ask->node, ask->precision, dtypes);
     struct choices choices = {.n = 0};
@@ -354,6 +356,7 @@ static enum status ask_stored(void *user, const struct ir_graph *graph, struct e
     TRY(list_choices(ask, &b, &choices, err));
     for (uint32_t i = 0; i < choices.n; i++)
         TRY(visit_choice(ask, graph, &b, dtypes[0], &choices.list[i], err));
+    ask->asked++;
     return STATUS_OK;
 }
 
@@ -361,7 +364,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
 {
-    struct ask ask = {device, node, precision, visit, user};
+    struct ask ask = {device, node, precision, visit, user, 0};
     return node->n_outputs == 1 ? stored_each(graph, node, ask_stored, &ask, err) : STATUS_OK;
 }
 

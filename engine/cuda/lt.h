@@ -8,7 +8,8 @@
  *   lt_steps.c   which part of an epilogue cuBLASLt can do
  *   lt_gemm.c    candidates, packing, preparation, launch of a product
  *   lt_matmul.c  IR_OP_MATMUL -> product          lt_conv.c  1x1 IR_OP_CONV -> product
- *   lt_bytes.c   both of INT8: another kind of product, which shares little with the others
+ *   lt_sums.c    both of numbers of 8 bits: another kind of product, which shares little with the
+ *                others             lt_bytes.c   of INT8     lt_f8.c   of FP8
  *
  * cuBLASLt's matrices are column-major. A row-major Y = A B is read as Y' = B' A': our B is its A,
  * our N is its number of rows, and so a bias per column of Y is its bias per row of D.
@@ -128,7 +129,8 @@ struct lt_product {
 
 struct lt_desc {
     cublasLtMatmulDesc_t op;
-    cublasLtMatrixLayout_t a, b, y; /* cuBLASLt's A, B and D; C is like D */
+    cublasLtMatrixLayout_t a, b, y; /* cuBLASLt's A, B and D */
+    cublasLtMatrixLayout_t c;       /* NULL: C is like D */
 };
 
 enum status lt_desc_new(const struct lt_api *api, const struct lt_product *p,

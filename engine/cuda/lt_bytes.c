@@ -13,7 +13,7 @@
  * The weights are packed as [N, K], which with cuBLASLt's column-major eyes is the transposed A
  * that its INT8 kernels want; behind them lie scales and bias, as fp32.
  */
-#include "engine/cuda/lt.h"
+#include "engine/cuda/lt_sums.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,26 +22,16 @@
 
 #include "base/cleanup.h"
 #include "base/compiler.h"
-#include "engine/stored.h"
 
 enum {
-    ALGOS = 8,
     DEPTH_MAX = 65000, /* so many products of two bytes stay within 31 bits */
-    POINTER_ALIGN = 16,
-    WORKSPACE_ALIGN = 256,
-    WIDTH = 4, /* K and N are multiples of it */
+    WIDTH = 4,         /* K and N are multiples of it */
 };
 
 enum way { SUMS = 0, DIRECT = 1, WAYS = 2 }; /* stored in plans */
 
-/* A node as a product. */
 struct sums {
-    int64_t m, n, k;
-    enum ir_layout layout; /* of x, y and tensors of y's shape */
-    uint32_t axis;         /* the dim of y along which N lies */
-    float alpha;
-    struct stored x, y;
-    bool biased; /* input 2 is the bias */
+    struct lt_sums p;
     bool direct; /* it can be done so, with: */
     bool relu;
     uint32_t residual; /* an input, or IR_NONE */
@@ -66,8 +56,8 @@ static struct places places_of(const struct sums *s)
 {
     struct places p;
     uint64_t vector =
-        ((uint64_t)s->n * sizeof(float) + BACKEND_ALIGN - 1) & ~(BACKEND_ALIGN - 1ULL);
-    p.scale = ((uint64_t)s->n * (uint64_t)s->k + BACKEND_ALIGN - 1) & ~(BACKEND_ALIGN - 1ULL);
+        ((uint64_t)s->p.n * sizeof(float) + BACKEND_ALIGN - 1) & ~(BACKEND_ALIGN - 1ULL);
+    p.scale = ((uint64_t)s->p.n * (uint64_t)s->p.k + BACKEND_ALIGN - 1) & ~(BACKEND_ALIGN - 1ULL);
     p.bias = p.scale + vector;
     p.size = p.bias + vector;
     return p;
@@ -75,48 +65,13 @@ static struct places places_of(const struct sums *s)
 
 /* --- reading a node --- */
 
-static bool read_conv(const struct ir_graph *graph, const struct ir_node *node, struct sums *s)
-{
-    const struct shape *x = &cuda_input(graph, node, 0)->shape;
-    const struct shape *w = &cuda_input(graph, node, 1)->shape;
-    size_t n;
-    if (x->rank < 3 || w->rank != x->rank || !lt_is_pointwise(node, x, w) ||
-        !shape_elements(x, &n) || n == 0)
-        return false;
-    s->k = x->dim[1];
-    s->n = w->dim[0];
-    s->m = (int64_t)n / s->k;
-    s->layout = IR_LAYOUT_CHANNELS_LAST;
-    s->axis = 1;
-    s->alpha = 1;
-    return w->dim[1] == s->k;
-}
-
-static bool read_matmul(const struct ir_graph *graph, const struct ir_node *node, struct sums *s)
-{
-    const struct shape *a = &cuda_input(graph, node, 0)->shape;
-    const struct shape *b = &cuda_input(graph, node, 1)->shape;
-    bool trans = ir_attr_int(node, IR_ATTR_TRANS_B) != 0;
-    size_t n;
-    if (b->rank != 2 || a->rank < 2 || ir_attr_int(node, IR_ATTR_TRANS_A) ||
-        !shape_elements(a, &n) || n == 0)
-        return false;
-    s->k = a->dim[a->rank - 1];
-    s->n = b->dim[trans ? 0 : 1];
-    s->m = (int64_t)n / s->k;
-    s->layout = IR_LAYOUT_PLAIN;
-    s->axis = a->rank - 1;
-    s->alpha = ir_attr_float(node, IR_ATTR_ALPHA);
-    return b->dim[trans ? 1 : 0] == s->k && s->alpha > 0;
-}
-
 /* The steps that DIRECT can do: [+ residual] [ReLU]. */
 static bool read_direct(const struct ir_graph *graph, const struct ir_node *node, struct sums *s)
 {
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     uint32_t i = 0;
     s->residual = IR_NONE;
-    if (s->y.dtype != DTYPE_I8 || s->y.zero)
+    if (s->p.y.dtype != DTYPE_I8 || s->p.y.zero)
         return false;
     if (i < node->n_epilogue && node->epilogue[i].kind == IR_EPILOGUE_BINARY) {
         const struct ir_epilogue *e = &node->epilogue[i++];
@@ -137,54 +92,15 @@ static bool read_direct(const struct ir_graph *graph, const struct ir_node *node
     return i == node->n_epilogue;
 }
 
-static bool is_float_like(const struct ir_graph *graph, uint32_t id)
-{
-    struct stored stored;
-    const struct ir_tensor *t = ir_tensor(graph, id);
-    return stored_read(graph, id, &stored) &&
-           (stored.dtype != DTYPE_NONE || t->dtype == DTYPE_F32 || t->dtype == DTYPE_F16 ||
-            t->dtype == DTYPE_BF16);
-}
-
 /* The graph's tensors have their formats; F32 may stand for shorter floats. */
 static bool read_sums(const struct ir_graph *graph, const struct ir_node *node, struct sums *out)
 {
-    const struct ir_tensor *x = cuda_input(graph, node, 0), *w = cuda_input(graph, node, 1);
     struct sums s = {0};
-    if (!x || !w || node->n_outputs != 1 || !ir_tensor_is_constant(w) ||
-        !stored_read(graph, node->inputs[0], &s.x) || s.x.dtype != DTYPE_I8 ||
-        !is_float_like(graph, node->outputs[0]) || !stored_read(graph, node->outputs[0], &s.y) ||
-        !(node->op == IR_OP_CONV ? read_conv : read_matmul)(graph, node, &s))
+    if (!lt_sums_read(graph, node, DTYPE_I8, &s.p))
         return false;
-    for (uint32_t i = ir_node_own_inputs(node); i < node->n_inputs; i++)
-        if (node->inputs[i] == IR_NONE || !is_float_like(graph, node->inputs[i]))
-            return false;
-    s.biased = ir_node_own_inputs(node) > 2 && cuda_input(graph, node, 2);
     s.direct = read_direct(graph, node, &s);
     *out = s;
-    return s.k % WIDTH == 0 && s.n % WIDTH == 0 && s.k <= DEPTH_MAX && s.m <= INT32_MAX &&
-           s.n <= INT32_MAX;
-}
-
-/* The dimension of the weights along which the output's columns lie. */
-static uint32_t channel_axis(const struct ir_node *node)
-{
-    return node->op == IR_OP_MATMUL && ir_attr_int(node, IR_ATTR_TRANS_B) == 0;
-}
-
-/* Whether the weights' integers are INT8 without zero points; and whether the bias is as packing
- * wants it. Asked only before they are packed. */
-static bool constants_fit(const struct ir_graph *graph, const struct ir_node *node,
-                          const struct sums *s)
-{
-    const struct ir_tensor *w = cuda_input(graph, node, 1);
-    const struct ir_tensor *bias = s->biased ? cuda_input(graph, node, 2) : NULL;
-    const struct ir_scale *scale = ir_scale(graph, w->range);
-    return scale && scale->dtype != DTYPE_U8 && !scale->zero_min && !scale->zero_max &&
-           (scale->n == 1 || (scale->axis == channel_axis(node) && scale->n == s->n)) &&
-           dtype_is_float(w->dtype) && w->layout == IR_LAYOUT_PLAIN && w->data &&
-           (!bias || (ir_tensor_is_constant(bias) && dtype_is_float(bias->dtype) &&
-                      bias->shape.rank == 1 && bias->shape.dim[0] == s->n));
+    return s.p.k % WIDTH == 0 && s.p.n % WIDTH == 0 && s.p.k <= DEPTH_MAX;
 }
 
 /* --- what SUMS leaves to our kernel --- */
@@ -204,8 +120,8 @@ static bool read_rest(const struct ir_graph *graph, const struct ir_node *node,
     y.layout = layout;
     if (!cuda_view(&y, &r.y, NULL))
         return false;
-    r.y.step = s->y.step;
-    r.y.zero = (float)s->y.zero;
+    r.y.step = s->p.y.step;
+    r.y.zero = (float)s->p.y.zero;
     r.sums = r.y;
     r.sums.dtype = DTYPE_I32;
     r.sums.step = r.sums.zero = 0;
@@ -215,7 +131,7 @@ static bool read_rest(const struct ir_graph *graph, const struct ir_node *node,
         step->operand = r.sums;
         step->operand.dtype = DTYPE_F32;
         memset(step->operand.stride, 0, sizeof(step->operand.stride));
-        step->operand.stride[s->axis] = 1;
+        step->operand.stride[s->p.axis] = 1;
     }
     if (!cuda_epilogue(graph, node, &r.y, &own) || own.n + r.steps.n > KERNEL_STEPS_MAX)
         return false;
@@ -257,16 +173,16 @@ static cublasStatus_t make_desc(const struct lt_api *api, const struct sums *s, 
                                 struct lt_desc *d)
 {
     cudaDataType_t out = way == DIRECT ? CUDA_R_8I : CUDA_R_32I;
-    uint64_t m = (uint64_t)s->m, n = (uint64_t)s->n, k = (uint64_t)s->k;
+    uint64_t m = (uint64_t)s->p.m, n = (uint64_t)s->p.n, k = (uint64_t)s->p.k;
     cublasStatus_t code = api->cublasLtMatmulDescCreate(&d->op, CUBLAS_COMPUTE_32I,
                                                         way == DIRECT ? CUDA_R_32F : CUDA_R_32I);
     if (code == CUBLAS_STATUS_SUCCESS)
         code = set_op(api, s, way, d->op);
     if (code == CUBLAS_STATUS_SUCCESS)
-        code = api->cublasLtMatrixLayoutCreate(&d->a, CUDA_R_8I, k, n, s->k);
+        code = api->cublasLtMatrixLayoutCreate(&d->a, CUDA_R_8I, k, n, s->p.k);
     if (code == CUBLAS_STATUS_SUCCESS)
-        code = api->cublasLtMatrixLayoutCreate(&d->b, CUDA_R_8I, k, m, s->k);
-    return code == CUBLAS_STATUS_SUCCESS ? api->cublasLtMatrixLayoutCreate(&d->y, out, n, m, s->n)
+        code = api->cublasLtMatrixLayoutCreate(&d->b, CUDA_R_8I, k, m, s->p.k);
+    return code == CUBLAS_STATUS_SUCCESS ? api->cublasLtMatrixLayoutCreate(&d->y, out, n, m, s->p.n)
                                          : code;
 }
 
@@ -285,37 +201,6 @@ static enum status new_desc(const struct lt_api *api, const struct sums *s, enum
 
 /* --- candidates --- */
 
-static int ask_heuristics(const struct lt_api *api, const struct lt_desc *d,
-                          cublasLtMatmulHeuristicResult_t *results)
-{
-    cublasLtMatmulPreference_t preference = NULL;
-    uint64_t workspace = LT_WORKSPACE_MAX;
-    uint32_t align = POINTER_ALIGN;
-    const struct {
-        cublasLtMatmulPreferenceAttributes_t key;
-        const void *value;
-        size_t size;
-    } attributes[] = {
-        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace)},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align, sizeof(align)},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align, sizeof(align)},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align, sizeof(align)},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align, sizeof(align)},
-    };
-    int n = 0;
-    cublasStatus_t code = api->cublasLtMatmulPreferenceCreate(&preference);
-    for (size_t i = 0; i < ARRAY_LEN(attributes) && code == CUBLAS_STATUS_SUCCESS; i++)
-        code = api->cublasLtMatmulPreferenceSetAttribute(preference, attributes[i].key,
-                                                         attributes[i].value, attributes[i].size);
-    if (code != CUBLAS_STATUS_SUCCESS ||
-        api->cublasLtMatmulAlgoGetHeuristic(api->handle, d->op, d->a, d->b, d->y, d->y, preference,
-                                            ALGOS, results, &n) != CUBLAS_STATUS_SUCCESS)
-        n = 0;
-    if (preference)
-        api->cublasLtMatmulPreferenceDestroy(preference);
-    return n;
-}
-
 struct ask {
     struct cuda_device *device;
     const struct lt_api *api;
@@ -325,23 +210,6 @@ struct ask {
     void *user;
 };
 
-static void set_ports(const struct ir_graph *graph, const struct ir_node *node,
-                      const struct sums *s, struct tactic *t)
-{
-    const struct ir_tensor *w = cuda_input(graph, node, 1);
-    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
-    for (uint32_t i = 1; i < t->n_in; i++) {
-        const struct ir_tensor *tensor = cuda_input(graph, node, i);
-        if (!tensor || !shape_equal(&tensor->shape, y))
-            t->in[i].format.layout = IR_LAYOUT_PLAIN;
-    }
-    stored_set_scales(t, graph, node);
-    if (s->biased) /* packing reads it as it is */
-        t->in[2].format = (struct ir_format){.dtype = cuda_input(graph, node, 2)->dtype};
-    t->in[1].format = (struct ir_format){.dtype = DTYPE_I8, .scale = w->range};
-    tactic_port_pack(&t->in[1], places_of(s).size);
-}
-
 static enum status visit_one(const struct ask *ask, const struct ir_graph *graph,
                              const struct sums *s, enum dtype dtype, enum way way,
                              const cublasLtMatmulHeuristicResult_t *result, struct error *err)
@@ -349,9 +217,9 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     const struct lt_product named = {.dtype = DTYPE_I8, .trans_b = true};
     const struct bytes_blob blob = {.version = ask->api->version,
                                     .way = way,
-                                    .m = s->m,
-                                    .n = s->n,
-                                    .k = s->k,
+                                    .m = s->p.m,
+                                    .n = s->p.n,
+                                    .k = s->p.k,
                                     .workspace = result->workspaceSize,
                                     .algo = result->algo};
     struct tactic tactic;
@@ -362,8 +230,8 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     snprintf(detail + used, sizeof(detail) - used, " to %s%s",
              dtype_name(y == DTYPE_F32 && dtype != DTYPE_NONE ? dtype : y),
              way == DIRECT ? "" : " + map");
-    cuda_tactic(&tactic, &cuda_family_lt_bytes, 0, graph, ask->node, dtype, s->layout, detail);
-    set_ports(graph, ask->node, s, &tactic);
+    cuda_tactic(&tactic, &cuda_family_lt_bytes, 0, graph, ask->node, dtype, s->p.layout, detail);
+    lt_sums_ports(graph, ask->node, &s->p, DTYPE_I8, places_of(s).size, &tactic);
     tactic.blob_size = sizeof(blob);
     memcpy(tactic.blob, &blob, sizeof(blob));
     return ask->visit(ask->user, &tactic, err);
@@ -374,22 +242,22 @@ static enum status ask_way(const struct ask *ask, const struct ir_graph *graph,
                            const struct sums *s, enum dtype dtype, enum way way, uint32_t *found,
                            struct error *err)
 {
-    cublasLtMatmulHeuristicResult_t results[ALGOS] = {0};
+    cublasLtMatmulHeuristicResult_t results[LT_SUMS_ALGOS] = {0};
     struct rest rest;
     struct lt_desc desc;
     struct error why;
-    if (way == SUMS && !read_rest(graph, ask->node, s, s->layout, &rest))
+    if (way == SUMS && !read_rest(graph, ask->node, s, s->p.layout, &rest))
         return STATUS_OK;
     if (new_desc(ask->api, s, way, &desc, &why)) {
         log_write(ask->device->log, LOG_VERBOSE, "'%s': %s", ask->node->name, why.text);
         return STATUS_OK;
     }
-    int n = ask_heuristics(ask->api, &desc, results);
+    int n = lt_sums_ask(ask->api, &desc, results);
     lt_desc_free(ask->api, &desc);
     if (n == 0)
         log_write(ask->device->log, LOG_VERBOSE,
                   "'%s': cuBLASLt has no INT8 product of %lld x %lld x %lld with %s",
-                  ask->node->name, (long long)s->m, (long long)s->n, (long long)s->k,
+                  ask->node->name, (long long)s->p.m, (long long)s->p.n, (long long)s->p.k,
                   way == DIRECT ? "INT8 out" : "INT32 sums");
     for (int i = 0; i < n; i++) {
         if (results[i].state != CUBLAS_STATUS_SUCCESS ||
@@ -407,7 +275,8 @@ static enum status ask_stored(void *user, const struct ir_graph *graph, struct e
     struct sums s;
     enum dtype dtypes[3];
     uint32_t found = 0;
-    if (!read_sums(graph, ask->node, &s) || !constants_fit(graph, ask->node, &s))
+    if (!read_sums(graph, ask->node, &s) ||
+        !lt_sums_constants_fit(graph, ask->node, &s.p, DTYPE_I8))
         return STATUS_OK;
     if (!ask->api)
         TRY(lt_open_or_tell(ask->device, &ask->api, err));
@@ -449,14 +318,14 @@ static enum status reread(const struct ir_graph *graph, const struct ir_node *no
         return refuse(node, err, "is not one");
     memcpy(blob, tactic->blob, sizeof(*blob));
     if (blob->way >= WAYS || !read_sums(graph, node, s) || (blob->way == DIRECT && !s->direct) ||
-        blob->m != s->m || blob->n != s->n || blob->k != s->k ||
-        blob->workspace > LT_WORKSPACE_MAX || tactic->in[0].format.layout != s->layout ||
-        tactic->out[0].format.layout != s->layout ||
+        blob->m != s->p.m || blob->n != s->p.n || blob->k != s->p.k ||
+        blob->workspace > LT_WORKSPACE_MAX || tactic->in[0].format.layout != s->p.layout ||
+        tactic->out[0].format.layout != s->p.layout ||
         tactic->in[1].packed_bytes != places_of(s).size)
         return refuse(node, err, "does not fit the node's types and shapes");
     for (uint32_t i = ir_node_own_inputs(node); i < tactic->n_in; i++)
         if (tactic->in[i].packed_bytes ||
-            (s->residual == i && tactic->in[i].format.layout != s->layout))
+            (s->residual == i && tactic->in[i].format.layout != s->p.layout))
             return refuse(node, err, "wants layouts that it cannot read");
     return STATUS_OK;
 }
@@ -474,15 +343,15 @@ static void pack_column(const struct sums *s, const struct packing *p, int64_t c
                         float *scale, float *bias)
 {
     float step = p->scale->step[p->scale->n > 1 ? c : 0];
-    double one = (double)s->alpha * (double)s->x.step * (double)step;
+    double one = (double)s->p.alpha * (double)s->p.x.step * (double)step;
     int64_t sum = 0;
-    for (int64_t i = 0; i < s->k; i++) {
-        float q = rintf(p->weights[p->rows ? c * s->k + i : i * s->n + c] / step);
+    for (int64_t i = 0; i < s->p.k; i++) {
+        float q = rintf(p->weights[p->rows ? c * s->p.k + i : i * s->p.n + c] / step);
         to[i] = (int8_t)fminf(fmaxf(q, INT8_MIN), INT8_MAX);
         sum += to[i];
     }
     *scale = (float)(one / (double)p->unit);
-    *bias = (float)(((p->bias ? (double)p->bias[c] : 0) - one * (double)(s->x.zero * sum)) /
+    *bias = (float)(((p->bias ? (double)p->bias[c] : 0) - one * (double)(s->p.x.zero * sum)) /
                     (double)p->unit);
 }
 
@@ -493,25 +362,26 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
     struct bytes_blob blob;
     struct sums s;
     TRY(reread(graph, node, tactic, &blob, &s, err));
-    if (input != 1 || !constants_fit(graph, node, &s))
+    if (input != 1 || !lt_sums_constants_fit(graph, node, &s.p, DTYPE_I8))
         return refuse(node, err, "packs a constant that is none");
     struct places at = places_of(&s);
-    uint64_t n = (uint64_t)(s.n * s.k);
+    uint64_t n = (uint64_t)(s.p.n * s.p.k);
     CLEANUP(cleanup_free) float *weights = malloc(n * sizeof(*weights));
-    CLEANUP(cleanup_free) float *bias = calloc((size_t)s.n, sizeof(*bias));
+    CLEANUP(cleanup_free) float *bias = calloc((size_t)s.p.n, sizeof(*bias));
     if (!weights || !bias)
         return error_no_memory(err, "CUDA");
     if (!cuda_constant_f32(cuda_input(graph, node, 1), weights, n) ||
-        (s.biased && !cuda_constant_f32(cuda_input(graph, node, 2), bias, (uint64_t)s.n)))
+        (s.p.biased && !cuda_constant_f32(cuda_input(graph, node, 2), bias, (uint64_t)s.p.n)))
         return refuse(node, err, "packs a constant that is none");
     const struct packing p = {.scale = ir_scale(graph, cuda_input(graph, node, 1)->range),
                               .weights = weights,
                               .bias = bias,
-                              .rows = channel_axis(node) == 0,
-                              .unit = blob.way == DIRECT ? s.y.step : 1};
+                              .rows = lt_sums_channels(node) == 0,
+                              .unit = blob.way == DIRECT ? s.p.y.step : 1};
     memset(to, 0, at.size);
-    for (int64_t c = 0; c < s.n; c++)
-        pack_column(&s, &p, c, (int8_t *)to + c * s.k, (float *)(void *)((char *)to + at.scale) + c,
+    for (int64_t c = 0; c < s.p.n; c++)
+        pack_column(&s, &p, c, (int8_t *)to + c * s.p.k,
+                    (float *)(void *)((char *)to + at.scale) + c,
                     (float *)(void *)((char *)to + at.bias) + c);
     return STATUS_OK;
 }
@@ -551,7 +421,7 @@ static cublasStatus_t multiply(struct bytes_op *op, struct backend_stream *strea
     const void *bias = packed + op->places.bias;
     const struct sums *s = &op->sums;
     bool adds = op->blob.way == DIRECT && s->residual != IR_NONE;
-    float beta = adds ? s->residual_step / s->y.step : 0;
+    float beta = adds ? s->residual_step / s->p.y.step : 0;
     const int32_t one = 1, none = 0;
     bool direct = op->blob.way == DIRECT;
     cublasStatus_t code =
@@ -589,7 +459,7 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
 {
     struct bytes_op *op = CONTAINER_OF(base, struct bytes_op, base);
     char *aligned =
-        (char *)(((uintptr_t)workspace + WORKSPACE_ALIGN - 1) & ~(uintptr_t)(WORKSPACE_ALIGN - 1));
+        (char *)(((uintptr_t)workspace + LT_SUMS_ALIGN - 1) & ~(uintptr_t)(LT_SUMS_ALIGN - 1));
     void *y = op->blob.way == DIRECT ? outputs[0] : aligned;
     cublasStatus_t code =
         multiply(op, stream, inputs, y, op->workspace ? aligned + op->sums_bytes : NULL);
@@ -603,10 +473,10 @@ static enum status check_algo(struct bytes_op *op, struct error *err)
     TRY(lt_algo_check(op->api, &op->desc, &op->blob.algo, op->blob.workspace, &op->workspace, err));
     if (op->blob.way == SUMS)
         op->sums_bytes =
-            ((uint64_t)(op->sums.m * op->sums.n) * sizeof(int32_t) + WORKSPACE_ALIGN - 1) /
-            WORKSPACE_ALIGN * WORKSPACE_ALIGN;
+            ((uint64_t)(op->sums.p.m * op->sums.p.n) * sizeof(int32_t) + LT_SUMS_ALIGN - 1) /
+            LT_SUMS_ALIGN * LT_SUMS_ALIGN;
     if (op->sums_bytes + op->workspace)
-        op->base.workspace = op->sums_bytes + op->workspace + WORKSPACE_ALIGN;
+        op->base.workspace = op->sums_bytes + op->workspace + LT_SUMS_ALIGN;
     return STATUS_OK;
 }
 
@@ -622,7 +492,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     op->node = node;
     TRY(reread(graph, node, tactic, &op->blob, &op->sums, err));
     op->places = places_of(&op->sums);
-    if (op->blob.way == SUMS && !read_rest(graph, node, &op->sums, op->sums.layout, &op->rest))
+    if (op->blob.way == SUMS && !read_rest(graph, node, &op->sums, op->sums.p.layout, &op->rest))
         return refuse(node, err, "leaves an epilogue that no kernel does");
     TRY(lt_open(stream->device->lt, &op->api, err));
     TRY(lt_version_check(op->api, op->blob.version, err));

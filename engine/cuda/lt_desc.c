@@ -106,6 +106,8 @@ void lt_desc_free(const struct lt_api *api, struct lt_desc *desc)
         api->cublasLtMatrixLayoutDestroy(desc->a);
     if (desc->b)
         api->cublasLtMatrixLayoutDestroy(desc->b);
+    if (desc->c)
+        api->cublasLtMatrixLayoutDestroy(desc->c);
     if (desc->y)
         api->cublasLtMatrixLayoutDestroy(desc->y);
     *desc = (struct lt_desc){0};
@@ -180,8 +182,9 @@ enum status lt_algo_check(const struct lt_api *api, const struct lt_desc *desc,
                           struct error *err)
 {
     cublasLtMatmulHeuristicResult_t result = {0};
-    cublasStatus_t code = api->cublasLtMatmulAlgoCheck(api->handle, desc->op, desc->a, desc->b,
-                                                       desc->y, desc->y, algo, &result);
+    cublasStatus_t code =
+        api->cublasLtMatmulAlgoCheck(api->handle, desc->op, desc->a, desc->b,
+                                     desc->c ? desc->c : desc->y, desc->y, algo, &result);
     if (code != CUBLAS_STATUS_SUCCESS)
         return lt_error(api, code, "this algorithm does not fit the node", err);
     *workspace = MAX(result.workspaceSize, planned);
@@ -228,6 +231,7 @@ void lt_algo_name(const struct lt_api *api, const struct lt_product *p,
              stages, (unsigned)config(api, algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM),
              p->tf32                  ? "tf32"
              : p->dtype == DTYPE_I8   ? "i8"
+             : p->dtype == DTYPE_F8   ? "e4m3"
              : p->dtype == DTYPE_F16  ? "f16"
              : p->dtype == DTYPE_BF16 ? "bf16"
                                       : "f32");

@@ -98,7 +98,11 @@
       "without zero points where there is padding; sum and Relu or clip from 0 inside")            \
     F(21, PLUGIN, plugin, "plugin", "plugin",                                                      \
       OP(PLUGIN),                                                                                  \
-      "what the plugin's kernels for CUDA take")
+      "what the plugin's kernels for CUDA take")                                                   \
+    F(22, LT_F8, lt_f8, "cublaslt fp8", "cuBLASLt",                                                \
+      OP(MATMUL) | OP(CONV),                                                                       \
+      "FP8 (E4M3) by a scale and constant weights; 1x1, stride 1, no padding, one group; "         \
+      "multiples of 16; any epilogue: 16-bit bias and sum, Relu and tanh Gelu inside")
 /* clang-format on */
 
 enum cuda_family_id {

@@ -112,17 +112,22 @@ static struct interval interval_of(const struct ir_scale *scale)
     if (!scale || scale->n > 1)
         return all;
     bool bytes = scale->dtype ? scale->dtype == DTYPE_U8 : scale->zero_max > INT8_MAX;
+    if (scale->dtype == DTYPE_F8)
+        return (struct interval){-(double)(DTYPE_F8_MAX * scale->step[0]),
+                                 (double)(DTYPE_F8_MAX * scale->step[0])};
     double least = (bytes ? 0 : INT8_MIN) - (double)(scale->zero ? scale->zero[0] : 0);
     return (struct interval){least * (double)scale->step[0],
                              (least + UINT8_MAX) * (double)scale->step[0]};
 }
 
-/* Normal numbers; where 8 bits hold only some, numbers that are about as normal within these. */
+/* Normal numbers; where 8 bits hold only some, numbers that are about as normal within these. Ends
+ * to both sides are rare numbers, which calibration has found among many: were ours larger than what
+ * it saw, all layers behind would be cut off, each a little more than the one before. */
 static float next_within(const struct interval *in, uint64_t *seed)
 {
-    double v = (double)next_normal(seed);
+    double v = (double)next_normal(seed), deviations = in->least < 0 ? 10 : 6;
     if (in->most < DBL_MAX)
-        v = (in->least + in->most) / 2 + v * (in->most - in->least) / 6;
+        v = (in->least + in->most) / 2 + v * (in->most - in->least) / deviations;
     return (float)fmin(fmax(v, in->least), in->most);
 }
 

@@ -342,7 +342,7 @@ static bool decides(const struct ir_graph *graph, const struct ir_node *node)
         reads = reads || is_float(graph, node->inputs[i]);
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         enum dtype type = ir_tensor_type(ir_tensor(graph, node->outputs[i]));
-        if (type == DTYPE_I8 || type == DTYPE_U8)
+        if (type == DTYPE_I8 || type == DTYPE_U8 || type == DTYPE_F8)
             return false;
         writes = writes || !dtype_is_float(type);
     }

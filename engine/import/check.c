@@ -134,7 +134,12 @@ static void check_narrow(struct mapper *m)
 {
     for (uint32_t i = 0; i < m->node->n_inputs && !map_failed(m); i++) {
         int32_t type = map_in_narrow(m, i);
-        if (type && m->row->map != map_dequantize && m->row->map != map_cast)
+        bool given = map_in_opt(m, i) != IR_NONE;
+        if (given && map_dtype(m, map_in_opt(m, i)) == DTYPE_F8 &&
+            !(m->row->types & 1u << DTYPE_F8))
+            map_refuse(m, "input %u is %s, which only (De)QuantizeLinear, Cast and moves read", i,
+                       onnx_type_name(ONNX_FLOAT8E4M3FN));
+        else if (type && m->row->map != map_dequantize && m->row->map != map_cast)
             map_refuse(m,
                        "input %u is %s, which only DequantizeLinear and Cast read, as a constant",
                        i, onnx_type_name(type));

@@ -205,10 +205,23 @@ uint32_t emit_select(struct mapper *m, uint32_t cond, uint32_t x, uint32_t y)
     return emit_end(m, emit_begin(m, IR_OP_SELECT, 3, (const uint32_t[]){cond, x, y}));
 }
 
+/* Only scales lead to and from 8-bit floats, in the end that of 1. */
+static uint32_t emit_scaled_by_1(struct mapper *m, enum ir_op op, uint32_t x, enum dtype to)
+{
+    const uint32_t inputs[] = {x, emit_scalar(m, DTYPE_F32, 1)};
+    uint32_t node = emit_begin(m, op, 2, inputs);
+    emit_int(m, node, IR_ATTR_TO, to);
+    return emit_end(m, node);
+}
+
 uint32_t emit_cast(struct mapper *m, uint32_t x, enum dtype to)
 {
     if (map_dtype(m, x) == to)
         return x;
+    if (map_dtype(m, x) == DTYPE_F8)
+        return emit_cast(m, emit_scaled_by_1(m, IR_OP_DEQUANTIZE, x, DTYPE_F32), to);
+    if (to == DTYPE_F8)
+        return emit_scaled_by_1(m, IR_OP_QUANTIZE, emit_cast(m, x, DTYPE_F32), to);
     uint32_t node = emit_begin(m, IR_OP_CAST, 1, &x);
     emit_int(m, node, IR_ATTR_TO, to);
     return emit_end(m, node);

@@ -414,6 +414,9 @@ static void import_output(struct mapper *m, const struct onnx_value_info *output
         map_invalid(m, "output '%s' is written by no node", output->name);
     else if (m->graph->n_outputs == IR_MAX_IO)
         map_refuse(m, "more than %d outputs", IR_MAX_IO);
+    else if (map_dtype(m, tensor) == DTYPE_F8)
+        map_refuse(m, "output '%s' has element type %s", output->name,
+                   onnx_type_name(ONNX_FLOAT8E4M3FN));
     else if (output->is_tensor && output->type && onnx_dtype(output->type) != map_dtype(m, tensor))
         map_invalid(m, "output '%s' is declared as %s, and is %s", output->name,
                     onnx_type_name(output->type), dtype_name(map_dtype(m, tensor)));

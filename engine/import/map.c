@@ -378,6 +378,8 @@ double map_element(const struct ir_tensor *tensor, size_t i)
     case DTYPE_F64:
         memcpy(&u.d, at, sizeof(u.d));
         return u.d;
+    case DTYPE_F8:
+        return f8_to_f32(*at);
     case DTYPE_F16:
         memcpy(&u.h, at, sizeof(u.h));
         return f16_to_f32(u.h);

@@ -59,6 +59,8 @@ enum onnx_type {
 /* DTYPE_NONE for types that the engine does not have (strings, complex, 8-bit floats, 4-bit
  * integers). */
 enum dtype onnx_dtype(int64_t type);
+/* Knows FLOAT8E4M3FN, too, which constants and what lies between scales may have. */
+enum dtype onnx_dtype_inside(int64_t type);
 
 /* "FLOAT"; "unknown" outside the table. Static storage. */
 const char *onnx_type_name(int64_t type);

@@ -22,6 +22,7 @@ enum { LAST = MAP_OPSET_LAST, MANY = MAP_MANY };
 #define INTEGERS  (UNSIGNED | T(I8) | T(I16) | T(I32) | T(I64))
 #define NUMBERS   (INTEGERS | FLOATS)
 #define ANY       (NUMBERS | T(BOOL))
+#define STORED    (ANY | T(F8))
 #define SIGNED    (T(I8) | T(I16) | T(I32) | T(I64) | FLOATS)
 #define INDICES   (T(I32) | T(I64))
 #define WIDE      (INDICES | T(U32) | T(U64) | FLOATS)
@@ -100,7 +101,7 @@ static const struct map_op ops[] = {
     {"ConvInteger", "", 10, LAST, map_conv_integer, 0, IO(2, 4, 1),
      BYTES, OP(CAST) | OP(BINARY) | OP(CONV), WINDOW " group:i", NULL},
     {"DequantizeLinear", "", 10, LAST, map_dequantize, 0, IO(2, 3, 1),
-     QUANTISED | T(I32), OP(DEQUANTIZE),
+     QUANTISED | T(I32) | T(F8), OP(DEQUANTIZE),
      "axis:i block_size:i output_dtype:i", NULL},
     {"DynamicQuantizeLinear", "", 11, LAST, map_dynamic_quantize, 0, IO(1, 1, 3),
      FLOATS, OP(REDUCE) | OP(BINARY) | OP(QUANTIZE), NULL, NULL},
@@ -111,7 +112,7 @@ static const struct map_op ops[] = {
     {"QLinearMatMul", "", 10, LAST, map_qlinear_matmul, 0, IO(8, 8, 1),
      BYTES, OP(DEQUANTIZE) | OP(MATMUL) | OP(QUANTIZE), NULL, NULL},
     {"QuantizeLinear", "", 10, LAST, map_quantize, 0, IO(2, 3, 1),
-     FLOATS | T(I32), OP(QUANTIZE),
+     FLOATS | T(I32) | T(F8), OP(QUANTIZE),
      "axis:i block_size:i output_dtype:i precision:i saturate:b", NULL},
 
     /* losses */
@@ -247,7 +248,7 @@ static const struct map_op ops[] = {
     {"Atanh", "", 9, LAST, map_unary, IR_UNARY_ATANH, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"BitwiseNot", "", 18, LAST, map_unary, IR_UNARY_BITWISE_NOT, IO(1, 1, 1), INTEGERS, OP(UNARY),
      NULL, NULL},
-    {"Cast", "", 6, LAST, map_cast, 0, IO(1, 1, 1), ANY, OP(CAST),
+    {"Cast", "", 6, LAST, map_cast, 0, IO(1, 1, 1), STORED, OP(CAST),
      "round_mode:s saturate:b to:i", NULL},
     {"CastLike", "", 15, LAST, map_cast_like, 0, IO(2, 2, 1), ANY, OP(CAST),
      "round_mode:s saturate:b", NULL},
@@ -270,7 +271,7 @@ static const struct map_op ops[] = {
      FLOATS, OP(UNARY), "alpha:f beta:f", NULL},
     {"HardSwish", "", 14, LAST, map_unary, IR_UNARY_HARD_SWISH, IO(1, 1, 1), FLOATS, OP(UNARY),
      NULL, NULL},
-    {"Identity", "", 1, LAST, map_identity, 0, IO(1, 1, 1), ANY, 0, NULL, NULL},
+    {"Identity", "", 1, LAST, map_identity, 0, IO(1, 1, 1), STORED, 0, NULL, NULL},
     {"IsInf", "", 10, LAST, map_is_inf, 0, IO(1, 1, 1), FLOATS, OP(UNARY),
      "detect_negative:b detect_positive:b", NULL},
     {"IsNaN", "", 9, LAST, map_unary, IR_UNARY_IS_NAN, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
@@ -414,14 +415,14 @@ static const struct map_op ops[] = {
     {"DepthToSpace", "", 1, LAST, map_depth_to_space, 0, IO(1, 1, 1), ANY, OP(TRANSPOSE),
      "blocksize:i mode:s", NULL},
     {"Expand", "", 8, LAST, map_expand, 0, IO(2, 2, 1), ANY, OP(EXPAND), NULL, NULL},
-    {"Flatten", "", 1, LAST, map_flatten, 0, IO(1, 1, 1), ANY, OP(RESHAPE), "axis:i", NULL},
-    {"Reshape", "", 1, LAST, map_reshape, 0, IO(1, 2, 1), ANY, OP(RESHAPE),
+    {"Flatten", "", 1, LAST, map_flatten, 0, IO(1, 1, 1), STORED, OP(RESHAPE), "axis:i", NULL},
+    {"Reshape", "", 1, LAST, map_reshape, 0, IO(1, 2, 1), STORED, OP(RESHAPE),
      "allowzero:b consumed_inputs:I shape:I", NULL},
     {"SpaceToDepth", "", 1, LAST, map_space_to_depth, 0, IO(1, 1, 1), ANY, OP(TRANSPOSE),
      "blocksize:i", NULL},
-    {"Squeeze", "", 1, LAST, map_squeeze, 0, IO(1, 2, 1), ANY, OP(RESHAPE), "axes:I", NULL},
-    {"Transpose", "", 1, LAST, map_transpose, 0, IO(1, 1, 1), ANY, OP(TRANSPOSE), "perm:I", NULL},
-    {"Unsqueeze", "", 1, LAST, map_unsqueeze, 0, IO(1, 2, 1), ANY, OP(RESHAPE), "axes:I", NULL},
+    {"Squeeze", "", 1, LAST, map_squeeze, 0, IO(1, 2, 1), STORED, OP(RESHAPE), "axes:I", NULL},
+    {"Transpose", "", 1, LAST, map_transpose, 0, IO(1, 1, 1), STORED, OP(TRANSPOSE), "perm:I", NULL},
+    {"Unsqueeze", "", 1, LAST, map_unsqueeze, 0, IO(1, 2, 1), STORED, OP(RESHAPE), "axes:I", NULL},
 
     /* parts */
     {"CenterCropPad", "", 18, LAST, map_center_crop_pad, 0, IO(2, 2, 1), ANY, OP(SLICE) | OP(PAD),

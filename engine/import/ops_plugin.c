@@ -13,7 +13,7 @@ const struct map_op *map_plugin_row(const char *domain, const char *op)
                                       .arity = {.min_in = 1,
                                                 .max_in = INFERD_PLUGIN_MAX_INPUTS,
                                                 .max_out = INFERD_PLUGIN_MAX_OUTPUTS},
-                                      .types = UINT32_MAX};
+                                      .types = ~(1u << DTYPE_F8)};
     const struct plugin *of;
     return plugin_find(domain, op, &of) ? &row : NULL;
 }

@@ -51,7 +51,7 @@ static enum dtype real_type(enum dtype dtype)
     return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
 }
 
-/* The range of an 8- or 16-bit type; false for other types. */
+/* The limits of an 8- or 16-bit type; false for other types. */
 static bool quantised_range(struct mapper *m, enum dtype dtype, double *low, double *high)
 {
     static const struct {
@@ -60,7 +60,8 @@ static bool quantised_range(struct mapper *m, enum dtype dtype, double *low, dou
     } rows[] = {{DTYPE_U8, 0, 255},
                 {DTYPE_I8, -128, 127},
                 {DTYPE_U16, 0, 65535},
-                {DTYPE_I16, -32768, 32767}};
+                {DTYPE_I16, -32768, 32767},
+                {DTYPE_F8, -DTYPE_F8_MAX, DTYPE_F8_MAX}};
     for (uint32_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (rows[i].dtype == dtype) {
             *low = rows[i].low;
@@ -68,7 +69,7 @@ static bool quantised_range(struct mapper *m, enum dtype dtype, double *low, dou
             return true;
         }
     }
-    map_refuse(m, "quantised to %s, expected INT8, UINT8, INT16 or UINT16", dtype_name(dtype));
+    map_refuse(m, "quantised to %s, expected INT8, UINT8, INT16, UINT16 or FP8", dtype_name(dtype));
     return false;
 }
 
@@ -81,6 +82,8 @@ static uint32_t quantize_by_parts(struct mapper *m, uint32_t x, uint32_t scale, 
     if (map_failed(m) || !quantised_range(m, to, &low, &high))
         return IR_NONE;
     x = emit_binary(m, IR_BINARY_DIV, emit_cast(m, x, map_dtype(m, scale)), scale);
+    if (to == DTYPE_F8)
+        return emit_cast(m, x, to);
     uint32_t y = emit_cast(m, emit_unary(m, IR_UNARY_ROUND, x), real);
     if (zero != IR_NONE)
         y = emit_binary(m, IR_BINARY_ADD, y, emit_cast(m, zero, real));
@@ -234,9 +237,24 @@ static uint32_t emit_spread(struct mapper *m, uint32_t value, uint32_t x, const 
 static enum dtype attr_dtype(struct mapper *m, const char *name, enum dtype fallback)
 {
     int64_t type = map_attr_int(m, name, 0);
-    if (type && onnx_dtype(type) == DTYPE_NONE)
+    if (type && onnx_dtype_inside(type) == DTYPE_NONE)
         map_refuse(m, "attribute '%s' is %s (%lld)", name, onnx_type_name(type), (long long)type);
-    return type ? onnx_dtype(type) : fallback;
+    return type ? onnx_dtype_inside(type) : fallback;
+}
+
+/* The zero points of 8-bit floats say nothing. */
+static uint32_t drop_zero(struct mapper *m, uint32_t zero, enum dtype of)
+{
+    size_t n = 0;
+    if (map_failed(m) || zero == IR_NONE || map_dtype(m, zero) != DTYPE_F8 || of != DTYPE_F8)
+        return zero;
+    const struct ir_tensor *t = ir_tensor(m->graph, zero);
+    if (!ir_tensor_is_constant(t))
+        map_refuse(m, "a zero point in FP8 that is computed");
+    for (size_t i = 0; !map_failed(m) && shape_elements(&t->shape, &n) && i < n; i++)
+        if (map_element(t, i) != 0)
+            map_invalid(m, "a zero point of %g, and 8-bit floats have none", map_element(t, i));
+    return IR_NONE;
 }
 
 void map_dequantize(struct mapper *m)
@@ -246,7 +264,7 @@ void map_dequantize(struct mapper *m)
     struct scaling by;
     map_check_scale(m, scale, zero);
     read_scaling(m, x, scale, &by);
-    zero = emit_spread(m, zero, x, &by);
+    zero = emit_spread(m, drop_zero(m, zero, map_dtype(m, x)), x, &by);
     scale = emit_spread(m, scale, x, &by);
     map_out(m, 0, emit_dequantize(m, x, &(struct quantisation){scale, zero, by.axis}, to));
 }
@@ -258,9 +276,13 @@ void map_quantize(struct mapper *m)
     enum dtype of_zero = zero != IR_NONE ? map_dtype(m, zero) : DTYPE_U8;
     enum dtype to = attr_dtype(m, "output_dtype", of_zero);
     struct scaling by;
+    if (zero != IR_NONE && to != of_zero)
+        map_invalid(m, "its zero point is %s, its output %s", dtype_name(of_zero), dtype_name(to));
+    if (to == DTYPE_F8 && !map_attr_int(m, "saturate", 1))
+        map_refuse(m, "to %s without saturation", onnx_type_name(ONNX_FLOAT8E4M3FN));
     map_check_scale(m, scale, zero);
     read_scaling(m, x, scale, &by);
-    zero = emit_spread(m, zero, x, &by);
+    zero = emit_spread(m, drop_zero(m, zero, to), x, &by);
     scale = emit_cast(m, emit_spread(m, scale, x, &by), precise);
     map_out(m, 0, emit_quantize(m, x, &(struct quantisation){scale, zero, by.axis}, to));
 }

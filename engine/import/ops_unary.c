@@ -111,7 +111,7 @@ void map_clip(struct mapper *m)
 
 static void cast_to(struct mapper *m, uint32_t x, int64_t type)
 {
-    enum dtype to = onnx_dtype(type);
+    enum dtype to = onnx_dtype_inside(type);
     if (to == DTYPE_NONE)
         map_refuse(m, "to element type %s (%lld)", onnx_type_name(type), (long long)type);
     map_out(m, 0, emit_cast(m, x, to));
@@ -120,6 +120,8 @@ static void cast_to(struct mapper *m, uint32_t x, int64_t type)
 void map_cast(struct mapper *m)
 {
     uint32_t x = map_in(m, 0);
+    if (!map_attr_int(m, "saturate", 1) && map_attr_int(m, "to", 0) == ONNX_FLOAT8E4M3FN)
+        map_refuse(m, "to %s without saturation", onnx_type_name(ONNX_FLOAT8E4M3FN));
     cast_to(m, x, map_attr_int(m, "to", 0));
 }
 

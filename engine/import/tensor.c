@@ -49,6 +49,11 @@ enum dtype onnx_dtype(int64_t type)
     return type >= 0 && type < (int64_t)ARRAY_LEN(types) ? types[type].dtype : DTYPE_NONE;
 }
 
+enum dtype onnx_dtype_inside(int64_t type)
+{
+    return type == ONNX_FLOAT8E4M3FN ? DTYPE_F8 : onnx_dtype(type);
+}
+
 const char *onnx_type_name(int64_t type)
 {
     return type >= 0 && type < (int64_t)ARRAY_LEN(types) ? types[type].name : "unknown";
@@ -251,7 +256,7 @@ enum status tensor_bytes(struct onnx_model *model, struct arena *arena,
                          const struct onnx_tensor *tensor, enum dtype *dtype, const void **data,
                          struct error *err)
 {
-    enum dtype type = onnx_dtype(tensor->type);
+    enum dtype type = onnx_dtype_inside(tensor->type);
     const void *bytes = nothing;
     size_t elements, size;
     if (type == DTYPE_NONE)

@@ -26,12 +26,22 @@ bool ir_scale_equal(const struct ir_scale *a, const struct ir_scale *b)
     return true;
 }
 
-/* Zero points are stored values; only types of 8 bits have scales. */
+/* Whether the scale is one for the type: only types of 8 bits have scales, and of floats, it says
+ * so. */
+static bool scale_is_for(const struct ir_scale *scale, enum dtype dtype)
+{
+    bool integers = dtype == DTYPE_I8 || dtype == DTYPE_U8;
+    return scale->dtype == dtype ? integers || dtype == DTYPE_F8
+                                 : integers && scale->dtype == DTYPE_NONE;
+}
+
+/* Zero points are stored values; floats have none. */
 static bool scale_fits(const struct ir_scale *scale, const struct shape *shape, enum dtype dtype)
 {
     int32_t least = dtype == DTYPE_I8 ? INT8_MIN : 0;
-    if (!scale || (dtype != DTYPE_I8 && dtype != DTYPE_U8) ||
-        (scale->dtype != DTYPE_NONE && scale->dtype != dtype))
+    if (!scale || !scale_is_for(scale, dtype))
+        return false;
+    if (dtype == DTYPE_F8 && (scale->zero_min || scale->zero_max))
         return false;
     if (scale->n != 1 && (scale->axis >= shape->rank || shape->dim[scale->axis] != scale->n))
         return false;

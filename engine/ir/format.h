@@ -21,15 +21,15 @@ struct ir_format {
 };
 
 /*
- * A stored integer q stands for step * (q - zero). There is one pair of step and zero for the whole
+ * A stored number q, an integer or a float of 8 bits, stands for step * (q - zero). There is one pair of step and zero for the whole
  * tensor, or one for each index of dimension `axis`. The padding of a layout is stored as 0.
  */
 struct ir_scale {
     uint32_t n; /* 1, or the tensor's dim[axis] */
     uint32_t axis;
-    enum dtype dtype;           /* the stored type, INT8 or UINT8; NONE: either of them */
+    enum dtype dtype;           /* the stored type, INT8, UINT8 or FP8; NONE: either of the first */
     const float *step;          /* n of them, finite and above 0 */
-    const int32_t *zero;        /* n of them, within the stored type; NULL: all are 0 */
+    const int32_t *zero;        /* n of them, within the stored type; NULL: all are 0, as FP8's */
     int32_t zero_min, zero_max; /* over all zeros; set by ir_scale_add */
 };
 

@@ -54,11 +54,11 @@ static bool class_has(enum ir_class wanted, enum dtype dtype)
 {
     switch (wanted) {
     case IR_CLASS_NUMBER:
-        return dtype != DTYPE_BOOL;
+        return dtype != DTYPE_BOOL && dtype != DTYPE_F8;
     case IR_CLASS_FLOAT:
         return dtype_is_float(dtype);
     case IR_CLASS_INTEGER:
-        return dtype != DTYPE_BOOL && !dtype_is_float(dtype);
+        return dtype != DTYPE_BOOL && dtype != DTYPE_F8 && !dtype_is_float(dtype);
     case IR_CLASS_BOOL:
         return dtype == DTYPE_BOOL;
     case IR_CLASS_INDEX:

@@ -2,6 +2,12 @@
 /* The rules of QUANTIZE and DEQUANTIZE. */
 #include "engine/ir/infer.h"
 
+static bool is_quantised(enum dtype dtype)
+{
+    return dtype == DTYPE_I8 || dtype == DTYPE_U8 || dtype == DTYPE_I16 || dtype == DTYPE_U16 ||
+           dtype == DTYPE_F8;
+}
+
 /* Checks that there is one scale, or one for each index of the axis, and as many zero points. */
 static enum status check_scales(const struct infer *in)
 {
@@ -26,8 +32,9 @@ enum status infer_quantise(const struct infer *in, struct ir_type *out, uint32_t
     const struct ir_tensor *zero = infer_input(in, 2);
     enum dtype to = (enum dtype)infer_int(in, IR_ATTR_TO);
     TRY(check_scales(in));
-    if (to != DTYPE_I8 && to != DTYPE_U8 && to != DTYPE_I16 && to != DTYPE_U16)
-        return infer_fail(in, "quantises to %s", dtype_name(to));
+    if (!is_quantised(to) || (to == DTYPE_F8 && zero))
+        return infer_fail(in, "quantises to %s%s", dtype_name(to),
+                          is_quantised(to) ? " with zero points" : "");
     if (zero && ir_tensor_type(zero) != to)
         return infer_fail(in, "zero is %s, the output %s", dtype_name(ir_tensor_type(zero)),
                           dtype_name(to));
@@ -41,7 +48,8 @@ enum status infer_dequantise(const struct infer *in, struct ir_type *out, uint32
     enum dtype from = ir_tensor_type(infer_input(in, 0));
     enum dtype to = (enum dtype)infer_int(in, IR_ATTR_TO);
     TRY(check_scales(in));
-    if (!dtype_is_float(to) || dtype_size(from) > 4)
+    bool known = from != DTYPE_BOOL && !dtype_is_float(from) && dtype_size(from) <= 4;
+    if (!dtype_is_float(to) || !known || (from == DTYPE_F8 && infer_input(in, 2)))
         return infer_fail(in, "dequantises %s to %s", dtype_name(from), dtype_name(to));
     infer_like_first(in, out, n_out);
     out->dtype = to;

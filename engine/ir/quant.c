@@ -62,7 +62,7 @@ static bool read_operands(const struct ir_graph *graph, const struct ir_node *no
     size_t n;
     if (node->n_inputs > 2 && node->inputs[2] != IR_NONE)
         zero = ir_tensor(graph, node->inputs[2]);
-    if ((bytes->dtype != DTYPE_I8 && bytes->dtype != DTYPE_U8) || !is_known(scale) ||
+    if (dtype_size(bytes->dtype) != 1 || bytes->dtype == DTYPE_BOOL || !is_known(scale) ||
         scale->dtype == DTYPE_F64 || (zero && !is_known(zero)) ||
         !shape_elements(&scale->shape, &n) || n == 0 || n > UINT32_MAX)
         return false;
@@ -148,6 +148,9 @@ static bool has_padding(const struct ir_node *node, const struct ir_scale *scale
     double value = (double)ir_attr_float(node, IR_ATTR_VALUE) / (double)scale->step[0];
     double stored = value + (scale->zero ? scale->zero[0] : 0);
     double least = scale->dtype == DTYPE_I8 ? INT8_MIN : 0;
+    if (scale->dtype == DTYPE_F8)
+        return ir_attr_int(node, IR_ATTR_MODE) != IR_PAD_CONSTANT ||
+               f8_to_f32(f32_to_f8((float)value)) == (float)value;
     return ir_attr_int(node, IR_ATTR_MODE) != IR_PAD_CONSTANT || value == 0 ||
            (rint(stored) == stored && stored >= least && stored <= least + UINT8_MAX);
 }

@@ -6,7 +6,7 @@
 #include "engine/library/internal.h"
 
 /* Both enums have the engine's numbers. */
-_Static_assert((int)INFERD_ENGINE_FP64 == DTYPE_F64 && INFERD_ENGINE_FP64 + 1 == DTYPE_COUNT_,
+_Static_assert((int)INFERD_ENGINE_FP64 == DTYPE_F64 && INFERD_ENGINE_FP64 + 1 == DTYPE_F8,
                "element types are numbered alike");
 _Static_assert((int)INFERD_ENGINE_DATA_LOSS == STATUS_DATA_LOSS, "statuses are numbered alike");
 _Static_assert((int)INFERD_ENGINE_OF_DEVICE == ERROR_DEVICE, "scopes are numbered alike");

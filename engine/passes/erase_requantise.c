@@ -22,7 +22,7 @@ static bool limits_of(enum dtype dtype, double *least, double *most)
     double count = dtype_size(dtype) == 1 ? 256 : 65536;
     *least = sign ? -count / 2 : 0;
     *most = *least + count - 1;
-    return dtype_size(dtype) <= 2 && !dtype_is_float(dtype);
+    return dtype_size(dtype) <= 2 && !dtype_is_float(dtype) && dtype != DTYPE_F8;
 }
 
 /* Whether both nodes have the same scale and zero point, for integers of the same type. */

@@ -580,7 +580,7 @@ static bool on_binding(pb_istream_t *in, const pb_field_t *field UNUSED, void **
     };
     if (!pb_decode(in, inferd_plan_Binding_fields, &msg))
         return false;
-    if (*b->n == IR_MAX_IO || msg.dtype >= DTYPE_COUNT_ ||
+    if (*b->n == IR_MAX_IO || msg.dtype >= DTYPE_COUNT_ || msg.dtype == DTYPE_F8 ||
         !axes_of(&msg, &free, dims.shape.rank, &axes))
         return fail(b->d, STATUS_DATA_LOSS, "a bad binding, or too many");
     b->axes[*b->n] = axes;

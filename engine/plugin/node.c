@@ -13,7 +13,7 @@
 
 #define DIM_MAX (INT64_C(1) << 40)
 
-_Static_assert((int)INFERD_PLUGIN_FP64 == DTYPE_F64 && INFERD_PLUGIN_FP64 + 1 == DTYPE_COUNT_,
+_Static_assert((int)INFERD_PLUGIN_FP64 == DTYPE_F64 && INFERD_PLUGIN_FP64 + 1 == DTYPE_F8,
                "element types are numbered alike");
 _Static_assert((int)INFERD_PLUGIN_MAX_RANK == SHAPE_MAX_RANK, "shapes have the same length");
 

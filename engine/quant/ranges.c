@@ -2,6 +2,7 @@
 /* Puts ranges onto a graph; see ranges.h. */
 #include "engine/quant/ranges.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ struct ranging {
     const struct quant_table *table;
     struct quant_report *report;
     bool *useful, *own, *keep; /* by tensor; own: the model or a person gives the range */
-    bool sign;                 /* ranges that need none have one all the same */
+    enum dtype bytes;          /* what the device's products read: INT8, FP8; NONE: any integers */
     struct error *err;
 };
 
@@ -104,6 +105,15 @@ static enum status set_range(struct ranging *r, uint32_t tensor, enum dtype dtyp
     return STATUS_OK;
 }
 
+/* The largest magnitude that the row's numbers have. */
+static float most_of(const struct quant_row *row)
+{
+    int32_t least = row->dtype == DTYPE_I8 ? INT8_MIN : 0, most = least + UINT8_MAX;
+    if (row->is_range)
+        return fmaxf(fabsf(row->low), fabsf(row->high));
+    return row->step * (float)MAX(row->zero - least, most - row->zero);
+}
+
 /* What a person has written stands, also where a calibrated range would follow another one. */
 static bool is_by_hand(const struct quant_row *row)
 {
@@ -122,9 +132,11 @@ static bool is_skewed(const struct quant_row *row)
  * a zero point, where products take one. */
 static enum status set_row(struct ranging *r, uint32_t tensor, const struct quant_row *row)
 {
-    if (r->sign && row->is_range && row->dtype == DTYPE_U8)
+    if (r->bytes == DTYPE_F8)
+        return set_range(r, tensor, DTYPE_F8, fmaxf(most_of(row) / DTYPE_F8_MAX, FLT_MIN), 0);
+    if (r->bytes == DTYPE_I8 && row->is_range && row->dtype == DTYPE_U8)
         return set_range(r, tensor, DTYPE_I8, row->high / INT8_MAX, 0);
-    if (r->sign || !is_skewed(row))
+    if (r->bytes == DTYPE_I8 || !is_skewed(row))
         return set_range(r, tensor, row->dtype, row->step, row->zero);
     double step = ((double)fmaxf(row->high, 0) - (double)row->low) / UINT8_MAX;
     return set_range(r, tensor, DTYPE_U8, (float)step, (int32_t)rint((double)-row->low / step));
@@ -256,7 +268,7 @@ static void follow_concats(struct ranging *r)
     }
 }
 
-/* A cast from bytes holds these bytes exactly. */
+/* A cast from bytes holds these bytes exactly; FP8 holds them to 4 bits. */
 static enum status follow_bytes(struct ranging *r)
 {
     for (uint32_t i = 0; i < r->graph->n_nodes; i++) {
@@ -266,7 +278,9 @@ static enum status follow_bytes(struct ranging *r)
             continue;
         enum dtype from = ir_tensor(r->graph, node->inputs[0])->dtype;
         if (from == DTYPE_U8 || from == DTYPE_I8)
-            TRY(set_range(r, node->outputs[0], from, 1, 0));
+            TRY(r->bytes == DTYPE_F8
+                    ? set_range(r, node->outputs[0], DTYPE_F8, 256 / DTYPE_F8_MAX, 0)
+                    : set_range(r, node->outputs[0], from, 1, 0));
     }
     return STATUS_OK;
 }
@@ -295,7 +309,8 @@ static enum status finish_products(struct ranging *r)
             continue;
         }
         bool made = false;
-        TRY(quant_weights_range(r->graph, i, &made, r->err));
+        enum dtype bytes = ir_scale(r->graph, ir_tensor(r->graph, data)->range)->dtype;
+        TRY(quant_weights_range(r->graph, i, bytes, &made, r->err));
         r->report->weights += made;
     }
     return STATUS_OK;
@@ -336,7 +351,7 @@ static enum status apply(struct ranging *r, const bool *known, bool keep_missing
 }
 
 enum status quant_apply(struct ir_graph *graph, const struct quant_table *table, const bool *known,
-                        bool keep_missing, bool sign, struct quant_report *report,
+                        bool keep_missing, enum dtype bytes, struct quant_report *report,
                         struct error *err)
 {
     size_t n = (size_t)graph->n_tensors + 1;
@@ -347,7 +362,7 @@ enum status quant_apply(struct ir_graph *graph, const struct quant_table *table,
     struct ranging r = {.graph = graph,
                         .table = table,
                         .report = report,
-                        .sign = sign,
+                        .bytes = bytes,
                         .useful = flags,
                         .own = flags + n,
                         .keep = flags + 2 * n,

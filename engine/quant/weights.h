@@ -13,9 +13,10 @@
  * IR_NONE. */
 uint32_t quant_product_data(const struct ir_graph *graph, const struct ir_node *node);
 
-/* Gives the weights of such a node a symmetric range for each channel of the output, unless they
- * have a range. *made: they got one. */
-enum status quant_weights_range(struct ir_graph *graph, uint32_t node, bool *made,
+/* Gives the weights of such a node a symmetric range, unless they have a range: of INT8, for each
+ * channel of the output, or of FP8 (`bytes`), one for all channels if these are not too unlike.
+ * *made: they got one. */
+enum status quant_weights_range(struct ir_graph *graph, uint32_t node, enum dtype bytes, bool *made,
                                 struct error *err);
 
 #endif

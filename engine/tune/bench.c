@@ -35,7 +35,7 @@ static uint64_t next_random(uint64_t *state)
 
 static bool make_noise(struct tune_bench *b, uint64_t seed)
 {
-    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8};
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8, DTYPE_F8};
     int64_t n = BENCH_BLOCK / (int64_t)sizeof(float);
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
         if (!(b->noise[types[i]] = malloc(BENCH_BLOCK)))
@@ -50,6 +50,8 @@ static bool make_noise(struct tune_bench *b, uint64_t seed)
     struct tensor_view from = {DTYPE_F32, {1, {n}}, wide};
     for (size_t i = 0; i < BENCH_BLOCK; i++)
         b->noise[DTYPE_I8][i] = (uint8_t)(next_random(&seed) >> 32);
+    for (size_t i = 0; i < BENCH_BLOCK; i++) /* below 2, as the other floats are */
+        b->noise[DTYPE_F8][i] = b->noise[DTYPE_I8][i] & 0xbf;
     for (size_t i = 1; dtype_is_float(types[i]); i++)
         for (int64_t half = 0; half < 2; half++) {
             struct tensor_view to = {types[i], {1, {n}}, b->noise[types[i]] + 2 * n * half};
@@ -142,7 +144,8 @@ static enum status fill(struct tune_bench *b, struct bench_slot *slot, uint64_t 
 static enum status fill_input(struct tune_bench *b, struct bench_slot *slot,
                               const struct ir_tensor *t, struct error *err)
 {
-    enum dtype type = t->scale != IR_NO_SCALE ? DTYPE_I8 : t->dtype;
+    enum dtype stored = t->dtype == DTYPE_F8 ? DTYPE_F8 : DTYPE_I8;
+    enum dtype type = t->scale != IR_NO_SCALE ? stored : t->dtype;
     bool real = t->scale != IR_NO_SCALE || dtype_is_float(t->dtype);
     const uint8_t *noise = real ? b->noise[type] : NULL;
     TRY(grow(b, slot, MAX(t->bytes, 1), err));

@@ -96,6 +96,9 @@ void ref_read_f64(enum dtype dtype, const void *base, int64_t index, int64_t str
     case DTYPE_I64:
         READ(int64_t, (double)v);
         break;
+    case DTYPE_F8:
+        READ(uint8_t, (double)f8_to_f32(v));
+        break;
     case DTYPE_F16:
         READ(uint16_t, (double)f16_to_f32(v));
         break;
@@ -141,6 +144,9 @@ void ref_write_f64(enum dtype dtype, void *base, int64_t index, int64_t stride, 
         break;
     case DTYPE_I64:
         WRITE(int64_t, truncate_64(in[i]));
+        break;
+    case DTYPE_F8:
+        WRITE(uint8_t, f32_to_f8(narrow_to_odd(in[i])));
         break;
     case DTYPE_F16:
         WRITE(uint16_t, f32_to_f16(narrow_to_odd(in[i])));
@@ -190,6 +196,9 @@ void ref_read_i64(enum dtype dtype, const void *base, int64_t index, int64_t str
     case DTYPE_I32:
         READ(int32_t, v);
         break;
+    case DTYPE_F8:
+        READ(uint8_t, truncate_64((double)f8_to_f32(v)));
+        break;
     case DTYPE_F16:
         READ(uint16_t, truncate_64((double)f16_to_f32(v)));
         break;
@@ -231,6 +240,9 @@ void ref_write_i64(enum dtype dtype, void *base, int64_t index, int64_t stride, 
     case DTYPE_U64:
     case DTYPE_I64:
         WRITE(int64_t, in[i]);
+        break;
+    case DTYPE_F8:
+        WRITE(uint8_t, f32_to_f8(narrow_to_odd((double)in[i])));
         break;
     case DTYPE_F16:
         WRITE(uint16_t, f32_to_f16(narrow_to_odd((double)in[i])));

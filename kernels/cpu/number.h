@@ -3,7 +3,7 @@
  * Rows of numbers of any type, read into and written from double or int64.
  *
  * Every arithmetic kernel works on short rows of one of these two types, so that it is written once
- * and the thirteen types are dealt with here. `index` and `stride` count elements; data may be
+ * and the fourteen types are dealt with here. `index` and `stride` count elements; data may be
  * unaligned. uint64 travels in int64 bit for bit, so code that compares or divides must ask for the
  * type.
  */

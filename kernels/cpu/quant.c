@@ -87,6 +87,8 @@ void ref_quantize(uint32_t axis, const struct tensor_view *x, const struct tenso
         ref_read_f64(x->dtype, x->data, at, 1, (size_t)run, row);
         divide(row, run, c.step, scale->dtype);
         for (int64_t i = 0; i < run; i++) {
+            if (y->dtype == DTYPE_F8)
+                break; /* what is written is rounded and saturates */
             double v = row[i] > low ? row[i] : low;
             v = v < high ? v : high;
             row[i] = v + ROUND_BY - ROUND_BY + c.start;

@@ -16,7 +16,8 @@
 
 enum { BYTES_THREADS = 256, BYTES_RESIDENT = 8, BYTES_WIDE = 8, BYTES_OPERANDS = 6 };
 
-/* A tensor: integers q that stand for step (q - zero), or with step 0 numbers as they are. */
+/* A tensor: integers or short floats q that stand for step (q - zero), or with step 0 numbers as
+ * they are. */
 struct bytes_side {
     void *data;
     int32_t type;
@@ -31,7 +32,7 @@ static bytes_side side_of(const struct kernel_view *view)
 
 static bool side_known(const struct kernel_view *view)
 {
-    bool byte = view->dtype == DTYPE_I8 || view->dtype == DTYPE_U8;
+    bool byte = view->dtype == DTYPE_I8 || view->dtype == DTYPE_U8 || view->dtype == DTYPE_F8;
     return byte ||
            (view->step == 0 && (view->dtype == DTYPE_I32 || number_is_short_float(view->dtype)));
 }
@@ -52,6 +53,9 @@ __device__ __forceinline__ void side_load(const bytes_side &s, int32_t at, float
         break;
     case DTYPE_I8:
         side_read<int8_t, N>(s, at, to);
+        break;
+    case DTYPE_F8:
+        side_read<f8_t, N>(s, at, to);
         break;
     case DTYPE_I32:
         side_read<int32_t, N>(s, at, to);
@@ -95,9 +99,15 @@ __device__ __forceinline__ void side_write(const bytes_side &s, int32_t at, cons
 }
 
 /* Rounds as QUANTIZE does: the bounds are whole numbers, so that saturating may come first; of NaN
- * the least is made. */
+ * the least is made. Short floats are rounded when they are written. */
 template <int N> __device__ __forceinline__ void side_round(const bytes_side &s, float (&v)[N])
 {
+    if (s.type == DTYPE_F8) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = v[i] / s.step;
+        return;
+    }
     float least = s.type == DTYPE_I8 ? -128.0f : 0.0f;
     float low = least - s.zero, high = least + 255.0f - s.zero;
 #pragma unroll
@@ -116,6 +126,9 @@ __device__ __forceinline__ void side_store(const bytes_side &s, int32_t at, floa
         break;
     case DTYPE_I8:
         side_write<int8_t, N>(s, at, v);
+        break;
+    case DTYPE_F8:
+        side_write<f8_t, N>(s, at, v);
         break;
     case DTYPE_F16:
         side_write<half_t, N>(s, at, v);

@@ -22,6 +22,9 @@
 #endif
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#ifndef INFERD_EMULATE
+#include <cuda_fp8.h>
+#endif
 
 #include "base/dtype.h"
 #include "kernels/cuda/kernels.h"
@@ -110,6 +113,9 @@ inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, si
 struct boolean { /* one byte, 0 or 1 */
     unsigned char v;
 };
+struct f8_t { /* base/dtype.h */
+    unsigned char v;
+};
 typedef __half half_t;
 typedef __nv_bfloat16 bf16_t;
 
@@ -129,6 +135,7 @@ NUMBER_OF(int8_t, DTYPE_I8);
 NUMBER_OF(int16_t, DTYPE_I16);
 NUMBER_OF(int32_t, DTYPE_I32);
 NUMBER_OF(int64_t, DTYPE_I64);
+NUMBER_OF(f8_t, DTYPE_F8);
 NUMBER_OF(half_t, DTYPE_F16);
 NUMBER_OF(bf16_t, DTYPE_BF16);
 NUMBER_OF(float, DTYPE_F32);
@@ -138,7 +145,7 @@ NUMBER_OF(double, DTYPE_F64);
 /* Bytes of an element by the number of its type; device code cannot call dtype_size(). */
 __host__ __device__ inline int number_size(int dtype)
 {
-    return dtype == DTYPE_BOOL || dtype == DTYPE_U8 || dtype == DTYPE_I8 ? 1
+    return dtype == DTYPE_BOOL || dtype == DTYPE_U8 || dtype == DTYPE_I8 || dtype == DTYPE_F8 ? 1
            : dtype == DTYPE_U16 || dtype == DTYPE_I16 || dtype == DTYPE_F16 || dtype == DTYPE_BF16
                ? 2
            : dtype == DTYPE_U32 || dtype == DTYPE_I32 || dtype == DTYPE_F32 ? 4
@@ -179,6 +186,17 @@ template <> __device__ __forceinline__ double number_to<double, boolean>(boolean
 {
     return x.v ? 1.0 : 0.0;
 }
+template <> __device__ __forceinline__ float number_to<float, f8_t>(f8_t x)
+{
+    /* as fp16, but with another bias of the exponent */
+    __half_raw raw;
+    raw.x = (unsigned short)((x.v & 0x80) << 8 | (x.v & 0x7f) << 7);
+    return (x.v & 0x7f) == 0x7f ? NAN : __half2float(__half(raw)) * 256.0f;
+}
+template <> __device__ __forceinline__ double number_to<double, f8_t>(f8_t x)
+{
+    return (double)number_to<float, f8_t>(x);
+}
 template <> __device__ __forceinline__ float number_to<float, half_t>(half_t x)
 {
     return __half2float(x);
@@ -199,6 +217,26 @@ template <class T> __device__ __forceinline__ float number_float(T x)
 {
     return number_to<float, T>(x);
 }
+
+#ifndef __CUDA_ARCH__
+/* f32_to_f8, where the device's instruction is not there. */
+inline unsigned char number_f8(float v)
+{
+    float size = fabsf(v);
+    unsigned char sign = copysignf(1.0f, v) < 0 ? 0x80 : 0;
+    if (v != v)
+        return 0x7f;
+    if (size >= DTYPE_F8_MAX)
+        return (unsigned char)(sign | 0x7e);
+    int exponent = 0;
+    frexpf(size, &exponent); /* size < 2^exponent */
+    int unit = exponent - 4 < -9 ? -9 : exponent - 4;
+    float steps = rintf(ldexpf(size, -unit)); /* at most 16 */
+    return (unsigned char)(sign + (steps == 0   ? 0
+                                   : unit == -9 ? (int)steps
+                                                : ((unit + 10) << 3) + (int)steps - 8));
+}
+#endif
 
 /* number_from<T>(float or double) rounds to nearest even once. To integers it converts as the
  * reference's ref_cast: towards zero, and a value that does not fit becomes the smallest int32 or
@@ -238,6 +276,28 @@ template <class F> struct number_maker<double, F> {
     static __device__ __forceinline__ double make(F v)
     {
         return (double)v;
+    }
+};
+template <> struct number_maker<f8_t, float> {
+    static __device__ __forceinline__ f8_t make(float v)
+    {
+#ifdef __CUDA_ARCH__
+        f8_t y = {(unsigned char)__nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3)};
+#else
+        f8_t y = {number_f8(v)};
+#endif
+        return y;
+    }
+};
+template <> struct number_maker<f8_t, double> {
+    static __device__ __forceinline__ f8_t make(double v)
+    {
+#ifdef __CUDA_ARCH__
+        f8_t y = {(unsigned char)__nv_cvt_double_to_fp8(v, __NV_SATFINITE, __NV_E4M3)};
+#else
+        f8_t y = {number_f8((float)v)};
+#endif
+        return y;
     }
 };
 template <> struct number_maker<half_t, float> {

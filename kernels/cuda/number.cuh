@@ -25,6 +25,7 @@ __host__ __device__ inline bool number_is_float(int dtype)
     CASE(DTYPE_I16, int16_t)                                                                       \
     CASE(DTYPE_I32, int32_t)                                                                       \
     CASE(DTYPE_I64, int64_t)                                                                       \
+    CASE(DTYPE_F8, f8_t)                                                                           \
     CASE(DTYPE_F16, half_t)                                                                        \
     CASE(DTYPE_BF16, bf16_t)                                                                       \
     CASE(DTYPE_F32, float)                                                                         \

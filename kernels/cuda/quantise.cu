@@ -23,6 +23,14 @@ struct to_integers {
     }
 };
 
+/* Rounding and saturating are the conversion's. */
+struct to_short_floats {
+    __device__ __forceinline__ float operator()(float x, float scale, float) const
+    {
+        return x / scale;
+    }
+};
+
 struct to_reals {
     __device__ __forceinline__ float operator()(float x, float scale, float zero) const
     {
@@ -131,10 +139,18 @@ template <class TX> static cudaError_t quantise_wide(const job &j, const to_inte
                                   : cudaErrorNotSupported;
 }
 
+template <class TX> static cudaError_t shorten(const job &j)
+{
+    cudaError_t code = launch_wide<to_short_floats, TX, f8_t>(j, to_short_floats());
+    return code == cudaErrorNotSupported ? launch_any(j, to_short_floats()) : code;
+}
+
 template <class TY> static cudaError_t dequantise_wide(const job &j)
 {
     if (j.x->dtype == DTYPE_U8)
         return launch_wide<to_reals, uint8_t, TY>(j, to_reals());
+    if (j.x->dtype == DTYPE_F8)
+        return launch_wide<to_reals, f8_t, TY>(j, to_reals());
     return j.x->dtype == DTYPE_I8 ? launch_wide<to_reals, int8_t, TY>(j, to_reals())
                                   : cudaErrorNotSupported;
 }
@@ -167,6 +183,10 @@ cudaError_t kernel_quantise(const struct kernel_call *call, const struct kernel_
         return cudaErrorNotSupported;
     if (j.w.total == 0)
         return cudaSuccess;
+    if (y->dtype == DTYPE_F8)
+        return x->dtype == DTYPE_F32   ? shorten<float>(j)
+               : x->dtype == DTYPE_F16 ? shorten<half_t>(j)
+                                       : shorten<bf16_t>(j);
     cudaError_t code = x->dtype == DTYPE_F32   ? quantise_wide<float>(j, op)
                        : x->dtype == DTYPE_F16 ? quantise_wide<half_t>(j, op)
                                                : quantise_wide<bf16_t>(j, op);

@@ -7,8 +7,8 @@
  *   device_ops [--device cpu|cuda[:N]] [--precision P] [--count N] [--tactics N] [--seed S]
  *              [--only KIND] [--time BATCH] [--bandwidth BYTES_PER_S] [--verbose]
  *
- * The precision int8 tries the tactics that store tensors in 8 bits by ranges, which the cases then
- * have.
+ * The precisions int8 and fp8 try the tactics that store tensors in 8 bits by ranges, which the
+ * cases then have.
  */
 #include <math.h>
 #include <pthread.h>
@@ -48,9 +48,13 @@ static const struct {
     const char *name;
     double bound; /* of the relative error */
 } precisions[] = {
-    [PRECISION_F32] = {"fp32", 1e-5}, [PRECISION_TF32] = {"tf32", 1e-3},
-    [PRECISION_F16] = {"fp16", 2e-3}, [PRECISION_BF16] = {"bf16", 2e-2},
-    [PRECISION_I8] = {"int8", 0.1}, /* of outputs in 8 bits: in steps beyond rounding */
+    [PRECISION_F32] = {"fp32", 1e-5},
+    [PRECISION_TF32] = {"tf32", 1e-3},
+    [PRECISION_F16] = {"fp16", 2e-3},
+    [PRECISION_BF16] = {"bf16", 2e-2},
+    /* of outputs in 8 bits: in steps beyond rounding */
+    [PRECISION_I8] = {"int8", 0.1},
+    [PRECISION_F8] = {"fp8", 0.1},
 };
 
 static double bound_of(enum precision precision, const struct ir_graph *graph,
@@ -58,7 +62,9 @@ static double bound_of(enum precision precision, const struct ir_graph *graph,
 {
     enum dtype dtype = trial_type(graph, tactic);
     if (tactic->out[0].format.scale != IR_NO_SCALE)
-        return precisions[PRECISION_I8].bound;
+        return tactic->out[0].format.dtype == DTYPE_F8 ? 0.5 : precisions[PRECISION_I8].bound;
+    if (tactic->n_in && tactic->in[0].format.dtype == DTYPE_F8) /* sums that lose some bits */
+        return 1e-2;
     if (dtype == DTYPE_F16)
         return precisions[PRECISION_F16].bound;
     if (dtype == DTYPE_BF16)
@@ -212,16 +218,22 @@ static struct ir_graph *ranged_case(const struct case_kind *kind, uint64_t seed,
     return NULL;
 }
 
+static enum dtype bytes_of(enum precision precision)
+{
+    return precision == PRECISION_F8 ? DTYPE_F8 : DTYPE_I8;
+}
+
 /* The same case in 8 bits. False: the device is lost. */
 static bool try_bytes(const struct options *o, struct trial *trial, const struct case_kind *kind,
-                      uint64_t seed, struct tally *tally)
+                      uint64_t seed, enum precision precision, struct tally *tally)
 {
     struct list list = {0};
     struct error err = {0};
     struct subject subject;
-    enum precision floats = precision_floats(PRECISION_I8, trial->backend);
+    enum precision floats = precision_floats(precision, trial->backend);
     bool go_on = true;
-    enum status status = subject_init_ranged(&subject, case_new(kind, seed), seed, &err);
+    enum status status =
+        subject_init_ranged(&subject, case_new(kind, seed), seed, bytes_of(precision), &err);
     struct ir_graph *asked = status ? NULL : ranged_case(kind, seed, &subject, &err);
     tally->cases++;
     if (asked)
@@ -314,14 +326,14 @@ static uint32_t check_all(const struct options *o, struct trial *trial, uint32_t
     for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
         if (o->only && strcmp(o->only, kind->name) != 0)
             continue;
-        for (int p = PRECISION_F32; p <= PRECISION_I8; p++) {
+        for (int p = PRECISION_F32; p <= PRECISION_F8; p++) {
             struct tally tally = {0};
             bool go_on = true;
             if (o->precision >= 0 && o->precision != p)
                 continue;
             for (uint32_t i = 0; i < o->count && go_on; i++)
-                go_on = p == PRECISION_I8
-                            ? try_bytes(o, trial, kind, o->seed + i, &tally)
+                go_on = precision_is_8bit((enum precision)p)
+                            ? try_bytes(o, trial, kind, o->seed + i, (enum precision)p, &tally)
                             : try_case(o, trial, (enum precision)p, kind, o->seed + i, &tally);
             printf("%-16s %-5s %6u %8u %8u %8u %7u  %.3f %s\n", kind->name, precisions[p].name,
                    tally.cases, tally.tactics, tally.refused, tally.without, tally.failed,
@@ -340,24 +352,24 @@ static uint32_t check_all(const struct options *o, struct trial *trial, uint32_t
 
 /* --- times --- */
 
-static enum status sized_ranges(struct ir_graph *g)
+static enum status sized_ranges(struct ir_graph *g, enum dtype bytes)
 {
-    enum status status = ranged_inputs(g, 0, NULL);
+    enum status status = ranged_inputs(g, 0, bytes, NULL);
     const struct ir_tensor *y = ir_tensor(g, g->outputs[0]);
     float *zeros = calloc(1, y->bytes + 1);
     if (!status && zeros)
-        status = ranged_output(g, g->outputs[0], zeros, 0, NULL);
+        status = ranged_output(g, g->outputs[0], zeros, 0, bytes, NULL);
     free(zeros);
     return zeros ? status : STATUS_RESOURCE_EXHAUSTED;
 }
 
-static struct ir_graph *sized_new(const struct case_sized *kind, int64_t batch, bool ranged)
+static struct ir_graph *sized_new(const struct case_sized *kind, int64_t batch, enum dtype bytes)
 {
     uint64_t random = 7;
     struct ir_graph *g = ir_graph_new();
     if (g && kind->make(g, &random, batch)) {
         case_outputs(g);
-        if (!ranged || !sized_ranges(g))
+        if (bytes == DTYPE_NONE || !sized_ranges(g, bytes))
             return g;
     }
     ir_graph_free(g);
@@ -369,7 +381,7 @@ static uint32_t time_case(const struct options *o, struct trial *trial,
 {
     struct list list = {0};
     struct error err = {0};
-    bool ranged = precision == PRECISION_I8;
+    enum dtype ranged = precision_is_8bit(precision) ? bytes_of(precision) : DTYPE_NONE;
     struct ir_graph *asked = sized_new(kind, o->time_batch, ranged);
     struct subject subject;
     enum precision floats = precision_floats(precision, trial->backend);
@@ -429,16 +441,17 @@ static uint32_t time_all(const struct options *o, struct trial *trial)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: device_ops [--device cpu|cuda[:N]] [--precision "
-                    "fp32|tf32|fp16|bf16|int8] [--count N] [--tactics N] [--seed S] [--only KIND] "
-                    "[--time BATCH] "
-                    "[--bandwidth BYTES_PER_S] [--verbose]\n");
+    fprintf(stderr,
+            "usage: device_ops [--device cpu|cuda[:N]] [--precision "
+            "fp32|tf32|fp16|bf16|int8|fp8] [--count N] [--tactics N] [--seed S] [--only KIND] "
+            "[--time BATCH] "
+            "[--bandwidth BYTES_PER_S] [--verbose]\n");
     return 2;
 }
 
 static bool parse_precision(const char *name, int *out)
 {
-    for (int p = PRECISION_F32; p <= PRECISION_I8; p++)
+    for (int p = PRECISION_F32; p <= PRECISION_F8; p++)
         if (!strcmp(precisions[p].name, name)) {
             *out = p;
             return true;

@@ -14,6 +14,14 @@ static size_t elements(const struct shape *shape)
     return shape_elements(shape, &n) ? n : 0;
 }
 
+static float rounded(const struct ir_scale *scale, float value, float step, float zero)
+{
+    float least = (float)stored_least(stored_type(scale));
+    if (scale->dtype == DTYPE_F8)
+        return f8_to_f32(f32_to_f8(value / step)) * step;
+    return (fminf(fmaxf(rintf(value / step) + zero, least), least + 255) - zero) * step;
+}
+
 static enum status give(struct ir_graph *g, uint32_t tensor, enum dtype dtype, float step,
                         int32_t zero, struct error *err)
 {
@@ -29,16 +37,22 @@ static enum status give(struct ir_graph *g, uint32_t tensor, enum dtype dtype, f
 void ranged_round(const struct ir_scale *scale, const struct shape *shape, float *values)
 {
     size_t n = elements(shape), inner = 1;
-    int32_t least = stored_least(stored_type(scale));
     for (uint32_t d = scale->axis + 1; scale->n > 1 && d < shape->rank; d++)
         inner *= (size_t)shape->dim[d];
     for (size_t i = 0; i < n; i++) {
         size_t k = scale->n > 1 ? i / inner % scale->n : 0;
         float zero = scale->zero ? (float)scale->zero[k] : 0;
-        float q = rintf(values[i] / scale->step[k]) + zero;
-        q = fminf(fmaxf(q, (float)least), (float)least + 255);
-        values[i] = (q - zero) * scale->step[k];
+        values[i] = rounded(scale, values[i], scale->step[k], zero);
     }
+}
+
+/* The distance of FP8's numbers around the value, in its steps; at least about what sums lose, which
+ * have larger numbers in them. */
+static double spacing(double value)
+{
+    int exponent = 0;
+    frexp(fmin(fabs(value), (double)DTYPE_F8_MAX), &exponent);
+    return fmax(ldexp(1, exponent - 4), 0.25);
 }
 
 double ranged_error(const struct ir_scale *scale, enum dtype dtype, const float *have,
@@ -46,8 +60,14 @@ double ranged_error(const struct ir_scale *scale, enum dtype dtype, const float 
 {
     double worst = 0, step = (double)scale->step[0], zero = scale->zero ? scale->zero[0] : 0;
     double low = (stored_least(dtype) - zero) * step, high = low + 255 * step;
+    if (dtype == DTYPE_F8) {
+        high = step * (double)DTYPE_F8_MAX;
+        low = -high;
+    }
     for (size_t i = 0; i < n; i++) {
-        double off = fabs((double)have[i] - fmin(fmax((double)want[i], low), high)) / step - 0.5;
+        double wanted = fmin(fmax((double)want[i], low), high);
+        double unit = dtype == DTYPE_F8 ? step * spacing(wanted / step) : step;
+        double off = fabs((double)have[i] - wanted) / unit - 0.5;
         worst = isnan(off) ? INFINITY : fmax(worst, off);
     }
     return worst;
@@ -55,8 +75,10 @@ double ranged_error(const struct ir_scale *scale, enum dtype dtype, const float 
 
 /* Half of the cases are symmetric and signed, as all kernels take them. */
 static enum status give_any(struct ir_graph *g, uint32_t tensor, float step, uint64_t seed,
-                            struct error *err)
+                            enum dtype bytes, struct error *err)
 {
+    if (bytes == DTYPE_F8)
+        return give(g, tensor, DTYPE_F8, step, 0, err);
     uint64_t random = seed;
     bool plain = chance(&random, 50) || seed == 0, sign = chance(&random, 50);
     int32_t zero = (int32_t)between(&random, -20, 20);
@@ -65,21 +87,21 @@ static enum status give_any(struct ir_graph *g, uint32_t tensor, float step, uin
     return give(g, tensor, sign ? DTYPE_I8 : DTYPE_U8, step, sign ? zero : zero + 128, err);
 }
 
-static enum status round_weights(struct ir_graph *g, struct error *err)
+static enum status round_weights(struct ir_graph *g, enum dtype bytes, struct error *err)
 {
     const struct ir_node *node = ir_node(g, 0);
     uint32_t data = quant_product_data(g, node);
     bool made = false;
     if (data == IR_NONE)
         return STATUS_OK;
-    TRY(quant_weights_range(g, 0, &made, err));
+    TRY(quant_weights_range(g, 0, bytes, &made, err));
     struct ir_tensor *w = ir_tensor(g, node->inputs[1 - data]);
     if (made && w->dtype == DTYPE_F32) /* the case's own numbers, in its arena */
         ranged_round(ir_scale(g, w->range), &w->shape, (float *)(uintptr_t)w->data);
     return STATUS_OK;
 }
 
-enum status ranged_inputs(struct ir_graph *g, uint64_t seed, struct error *err)
+enum status ranged_inputs(struct ir_graph *g, uint64_t seed, enum dtype bytes, struct error *err)
 {
     const struct ir_node *node = ir_node(g, 0);
     bool same = ir_op_has(node->op, IR_TRAIT_MOVES); /* what moves has one range */
@@ -91,13 +113,13 @@ enum status ranged_inputs(struct ir_graph *g, uint64_t seed, struct error *err)
         if (scale && scale->n == 1)
             ir_tensor(g, g->inputs[i])->range = own;
         else
-            TRY(give_any(g, g->inputs[i], 1.0F / 64, seed && !same ? seed + i : seed, err));
+            TRY(give_any(g, g->inputs[i], 1.0F / 64, seed && !same ? seed + i : seed, bytes, err));
     }
-    return round_weights(g, err);
+    return round_weights(g, bytes, err);
 }
 
 enum status ranged_output(struct ir_graph *g, uint32_t output, const float *values, uint64_t seed,
-                          struct error *err)
+                          enum dtype bytes, struct error *err)
 {
     struct ir_tensor *y = ir_tensor(g, output);
     float most = 0;
@@ -110,7 +132,7 @@ enum status ranged_output(struct ir_graph *g, uint32_t output, const float *valu
     for (size_t i = 0; i < elements(&y->shape); i++)
         most = isfinite(values[i]) ? fmaxf(most, fabsf(values[i])) : most;
     return give_any(g, output, exp2f(floorf(log2f(fmaxf(most, 1e-3F) / 100))), seed ? seed + 77 : 0,
-                    err);
+                    bytes, err);
 }
 
 enum status ranged_copy(const struct ir_graph *from, struct ir_graph *to, struct error *err)

@@ -10,17 +10,18 @@
 #include "engine/ir/ir.h"
 
 /* Gives ranges to the inputs and weights of node 0, and rounds the weights to theirs. With seed 0
- * all ranges are symmetric ones of INT8, here and below. */
-enum status ranged_inputs(struct ir_graph *graph, uint64_t seed, struct error *err);
+ * all ranges are symmetric ones of INT8, here and below. `bytes` FP8: all are of FP8. */
+enum status ranged_inputs(struct ir_graph *graph, uint64_t seed, enum dtype bytes,
+                          struct error *err);
 /* Gives a range to an output of which these are the values, unless it follows from the inputs. */
 enum status ranged_output(struct ir_graph *graph, uint32_t output, const float *values,
-                          uint64_t seed, struct error *err);
+                          uint64_t seed, enum dtype bytes, struct error *err);
 /* Gives the tensors of another graph of the case the same ranges and constants. */
 enum status ranged_copy(const struct ir_graph *from, struct ir_graph *to, struct error *err);
 /* Rounds n numbers to those that the scale has. */
 void ranged_round(const struct ir_scale *scale, const struct shape *shape, float *values);
-/* How far stored numbers are from what they should be, in steps beyond the half that rounding
- * takes; numbers that the scale does not reach should be its last one. */
+/* How far stored numbers are from what they should be, in steps (of FP8, in the distance between
+ * its numbers there) beyond the half that rounding takes; numbers that the scale does not reach should be its last one. */
 double ranged_error(const struct ir_scale *scale, enum dtype dtype, const float *have,
                     const float *want, size_t n);
 

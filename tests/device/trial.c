@@ -115,12 +115,12 @@ enum status subject_init(struct subject *s, struct ir_graph *graph, enum dtype d
 }
 
 enum status subject_init_ranged(struct subject *s, struct ir_graph *graph, uint64_t seed,
-                                struct error *err)
+                                enum dtype bytes, struct error *err)
 {
     *s = (struct subject){.graph = graph, .dtype = DTYPE_F32, .seed = seed};
     if (!graph)
         return error_no_memory(err, "a test");
-    enum status status = ranged_inputs(graph, seed, err);
+    enum status status = ranged_inputs(graph, seed, bytes, err);
     for (uint32_t i = 0; i < graph->n_inputs && !status; i++) {
         const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
         if (!(s->inputs[i] = malloc(t->bytes + 1)))
@@ -132,7 +132,7 @@ enum status subject_init_ranged(struct subject *s, struct ir_graph *graph, uint6
     if (!status)
         status = run_reference(s, err);
     for (uint32_t i = 0; i < graph->n_outputs && !status; i++)
-        status = ranged_output(graph, graph->outputs[i], s->want[i], seed, err);
+        status = ranged_output(graph, graph->outputs[i], s->want[i], seed, bytes, err);
     return status;
 }
 

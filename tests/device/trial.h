@@ -38,7 +38,7 @@ enum status subject_init(struct subject *subject, struct ir_graph *graph, enum d
 /* The same with ranges (ranged.h): graphs for trial_run need ranged_copy. The case's floats are
  * FP32. */
 enum status subject_init_ranged(struct subject *subject, struct ir_graph *graph, uint64_t seed,
-                                struct error *err);
+                                enum dtype bytes, struct error *err);
 void subject_deinit(struct subject *subject);
 
 struct outcome {

@@ -223,6 +223,32 @@ class Linear(unittest.TestCase):
             y, = run(nodes, {"x": x}, {"w": held, "s": np.float32(0.5)}, {"y": TensorProto.FLOAT})
             np.testing.assert_array_equal(y, np.stack([want / 2] * 2))
 
+    def test_floats_of_eight_bits(self):
+        """Q and DQ of E4M3FN: around a product by constant weights, with a zero point that says
+        only the type, through a transpose, and by casts."""
+        f8 = helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT8E4M3FN)
+        rng = np.random.default_rng(8)
+        x = (rng.standard_normal((5, 32)) * 4).astype(np.float32)
+        x[0, :4] = 1000, -1000, 1e-4, 0
+        w = (rng.standard_normal((32, 16)) * 3).astype(f8)
+        raw = TensorProto(name="w", data_type=TensorProto.FLOAT8E4M3FN, dims=w.shape,
+                          raw_data=w.tobytes())
+        zero = TensorProto(name="z", data_type=TensorProto.FLOAT8E4M3FN, dims=[], raw_data=b"\0")
+        steps = np.linspace(0.5, 2, 16).astype(np.float32)
+        nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+                 helper.make_node("Transpose", ["q"], ["t"], perm=[1, 0]),
+                 helper.make_node("DequantizeLinear", ["t", "s", "z"], ["d"]),
+                 helper.make_node("DequantizeLinear", ["w", "steps"], ["v"], axis=1),
+                 helper.make_node("Transpose", ["d"], ["r"], perm=[1, 0]),
+                 helper.make_node("MatMul", ["r", "v"], ["y"]),
+                 helper.make_node("Cast", ["x"], ["c"], to=TensorProto.FLOAT8E4M3FN),
+                 helper.make_node("Cast", ["c"], ["k"], to=TensorProto.FLOAT)]
+        y, k = run(nodes, {"x": x}, {"w": raw, "z": zero, "s": np.float32(0.125), "steps": steps},
+                   {"y": TensorProto.FLOAT, "k": TensorProto.FLOAT})
+        near = np.clip(x / np.float32(0.125), -448, 448).astype(f8).astype(np.float32) * 0.125
+        np.testing.assert_allclose(y, near @ (w.astype(np.float32) * steps), rtol=1e-5, atol=1e-4)
+        np.testing.assert_array_equal(k, np.clip(x, -448, 448).astype(f8).astype(np.float32))
+
 
 if __name__ == "__main__":
     unittest.main()

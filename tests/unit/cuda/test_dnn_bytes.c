@@ -73,7 +73,7 @@ static struct ir_graph *make(const struct layer *l)
     uint32_t y = ir_node(g, node)->outputs[0];
     range(g, in[0], 0.5F, l->zero ? 3 : 0);
     range(g, y, 2, 0);
-    assert_int_equal(quant_weights_range(g, node, &made, NULL), STATUS_OK);
+    assert_int_equal(quant_weights_range(g, node, DTYPE_I8, &made, NULL), STATUS_OK);
     if (l->residual) {
         const struct shape like = ir_tensor(g, y)->shape;
         uint32_t z = ir_tensor_add(g, "z", DTYPE_F32, &like);

@@ -166,11 +166,11 @@ static struct ir_graph *make_case(const struct case_kind *kind, uint64_t seed, b
     assert_non_null(g);
     if (!ranged)
         return g;
-    assert_int_equal(ranged_inputs(g, 0, NULL), STATUS_OK);
+    assert_int_equal(ranged_inputs(g, 0, DTYPE_I8, NULL), STATUS_OK);
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         float *zeros = calloc(ir_tensor(g, g->outputs[i])->bytes + 1, 1);
         assert_non_null(zeros);
-        assert_int_equal(ranged_output(g, g->outputs[i], zeros, 0, NULL), STATUS_OK);
+        assert_int_equal(ranged_output(g, g->outputs[i], zeros, 0, DTYPE_I8, NULL), STATUS_OK);
         free(zeros);
     }
     return g;

@@ -15,7 +15,7 @@ static const struct refusal refusals[] = {
     {"QuantizeLinear", 21, "x1,2 X1,1 U1", "block_size:2 axis:1", "has rank 1, expected 2"},
     {"QuantizeLinear", 21, "x4,6 X4,4", "block_size:3", "for each block of 3"},
     {"QuantizeLinear", 21, "x4,6 f2 z3", "output_dtype:3", "its zero point is UINT8"},
-    {"QuantizeLinear", 21, "x4,6 f2", "output_dtype:17", "FLOAT8E4M3FN"},
+    {"QuantizeLinear", 21, "x4,6 f2", "output_dtype:19", "FLOAT8E5M2"},
     {"QLinearConv", 10, "u1,2,5 f1 z1 U3,2,3 f1 z1 f1", "", "7 inputs"},
     {"QLinearConv", 10, "u1,2,5 f1 z1 U3,2,3 f1 z1 f1 z0", "strides=0", "'strides'"},
     {"ConvInteger", 10, "u1,2 U3,2,3", "", "rank 2"},

@@ -189,10 +189,7 @@ static void floats_of_eight_bits(void **state)
         uint8_t bits;
         float value;
     } cases[] = {
-        {ONNX_FLOAT8E4M3FN, 0, 0},           {ONNX_FLOAT8E4M3FN, 0x38, 1},
-        {ONNX_FLOAT8E4M3FN, 0xb9, -1.125f},  {ONNX_FLOAT8E4M3FN, 0x7e, 448},
-        {ONNX_FLOAT8E4M3FN, 0x7f, NAN},      {ONNX_FLOAT8E4M3FN, 1, 0x1p-9f},
-        {ONNX_FLOAT8E4M3FN, 0x80, -0.0f},    {ONNX_FLOAT8E4M3FNUZ, 0x40, 1},
+        {ONNX_FLOAT8E4M3FNUZ, 0, 0},         {ONNX_FLOAT8E4M3FNUZ, 0x40, 1},
         {ONNX_FLOAT8E4M3FNUZ, 0x80, NAN},    {ONNX_FLOAT8E4M3FNUZ, 0x7f, 240},
         {ONNX_FLOAT8E4M3FNUZ, 1, 0x1p-10f},  {ONNX_FLOAT8E5M2, 0x3c, 1},
         {ONNX_FLOAT8E5M2, 0x7b, 57344},      {ONNX_FLOAT8E5M2, 0x7c, INFINITY},

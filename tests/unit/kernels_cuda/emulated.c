@@ -15,7 +15,7 @@ static const struct cuda_family *const families[] = {
     &cuda_family_own_conv,      &cuda_family_own_rows,  &cuda_family_own_attention,
     &cuda_family_own_recurrent, &cuda_family_own_image, &cuda_family_own_norm,
     &cuda_family_own_index,     &cuda_family_own_quant, &cuda_family_own_bytes,
-    &cuda_family_lt_bytes,      &cuda_family_plugin,
+    &cuda_family_lt_bytes,      &cuda_family_lt_f8,     &cuda_family_plugin,
 };
 
 /* --- functions of the module and of CUDA that the families and plugins call --- */

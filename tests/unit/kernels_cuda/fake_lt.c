@@ -114,14 +114,46 @@ static bool is_supported(const struct desc *d, const struct layout *a, const str
                    : y->type == CUDA_R_32I && d->scale == CUDA_R_32I && mode == 0 && epilogue == 0);
 }
 
+static bool is_wide(cudaDataType_t type)
+{
+    return type == CUDA_R_16F || type == CUDA_R_16BF;
+}
+
+/* FP8 kernels: the same forms, multiples of 16; FP8 out by a scale, or C's type. */
+static bool is_supported_f8(const struct desc *d, const struct layout *a, const struct layout *b,
+                            const struct layout *c, const struct layout *y)
+{
+    uint64_t epilogue = d->value[CUBLASLT_MATMUL_DESC_EPILOGUE];
+    bool biased = epilogue & CUBLASLT_EPILOGUE_BIAS;
+    bool typed = !biased || d->value[CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] == (uint64_t)c->type;
+    bool scaled = y->type == CUDA_R_8F_E4M3 && d->value[CUBLASLT_MATMUL_DESC_D_SCALE_POINTER];
+    return d->compute == CUBLAS_COMPUTE_32F && d->scale == CUDA_R_32F &&
+           a->type == CUDA_R_8F_E4M3 && b->type == CUDA_R_8F_E4M3 &&
+           d->value[CUBLASLT_MATMUL_DESC_TRANSA] == CUBLAS_OP_T &&
+           d->value[CUBLASLT_MATMUL_DESC_TRANSB] == CUBLAS_OP_N && a->ld % 16 == 0 &&
+           b->ld % 16 == 0 && y->ld % 16 == 0 && a->rows == b->rows && y->rows == a->cols &&
+           y->cols == b->cols && c->rows == y->rows && c->cols == y->cols && typed &&
+           (is_wide(c->type) ? y->type == c->type || scaled
+                             : c->type == CUDA_R_32F && y->type == c->type && epilogue <= 1);
+}
+
+static bool is_any(cublasLtMatmulDesc_t op, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                   cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y)
+{
+    return layout_of(a)->type == CUDA_R_8F_E4M3
+               ? is_supported_f8(desc_of(op), layout_of(a), layout_of(b), layout_of(c),
+                                 layout_of(y))
+               : is_supported(desc_of(op), layout_of(a), layout_of(b), layout_of(y));
+}
+
 static cublasStatus_t heuristic(cublasLtHandle_t handle UNUSED, cublasLtMatmulDesc_t op,
                                 cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                cublasLtMatrixLayout_t c UNUSED, cublasLtMatrixLayout_t d,
+                                cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                 cublasLtMatmulPreference_t preference UNUSED, int most,
                                 cublasLtMatmulHeuristicResult_t *results, int *n)
 {
     *n = 0;
-    if (most < 2 || !is_supported(desc_of(op), layout_of(a), layout_of(b), layout_of(d)))
+    if (most < 2 || !is_any(op, a, b, c, d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     for (int i = 0; i < 2; i++)
         results[i] = (cublasLtMatmulHeuristicResult_t){.algo = {{1000}},
@@ -134,15 +166,13 @@ static cublasStatus_t heuristic(cublasLtHandle_t handle UNUSED, cublasLtMatmulDe
 
 static cublasStatus_t check(cublasLtHandle_t handle UNUSED, cublasLtMatmulDesc_t op,
                             cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                            cublasLtMatrixLayout_t c UNUSED, cublasLtMatrixLayout_t d,
+                            cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                             const cublasLtMatmulAlgo_t *algo,
                             cublasLtMatmulHeuristicResult_t *result)
 {
     result->workspaceSize = WORKSPACE;
-    return algo->data[0] == 1000 &&
-                   is_supported(desc_of(op), layout_of(a), layout_of(b), layout_of(d))
-               ? CUBLAS_STATUS_SUCCESS
-               : CUBLAS_STATUS_NOT_SUPPORTED;
+    return algo->data[0] == 1000 && is_any(op, a, b, c, d) ? CUBLAS_STATUS_SUCCESS
+                                                           : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 static cublasStatus_t config(const cublasLtMatmulAlgo_t *algo UNUSED,
@@ -171,16 +201,88 @@ static void put(const struct desc *d, const struct layout *y, uint64_t row, uint
     ((int8_t *)to)[at] = (int8_t)fminf(fmaxf(rintf(v), -128), 127);
 }
 
+/* --- FP8 --- */
+
+static float wide_at(cudaDataType_t type, const void *data, uint64_t i)
+{
+    if (type == CUDA_R_32F)
+        return ((const float *)data)[i];
+    uint16_t bits = ((const uint16_t *)data)[i];
+    return type == CUDA_R_16F ? f16_to_f32(bits) : bf16_to_f32(bits);
+}
+
+static float pointed(const struct desc *d, cublasLtMatmulDescAttributes_t key)
+{
+    return d->value[key] ? *(const float *)(uintptr_t)d->value[key] : 1;
+}
+
+static float activate(const struct desc *d, float v)
+{
+    uint64_t epilogue = d->value[CUBLASLT_MATMUL_DESC_EPILOGUE];
+    if (epilogue == CUBLASLT_EPILOGUE_RELU || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
+        return fmaxf(v, 0);
+    if (epilogue == CUBLASLT_EPILOGUE_GELU || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS)
+        return 0.5F * v * (1 + tanhf(0.7978845608F * (v + 0.044715F * v * v * v)));
+    return v;
+}
+
+static void put_wide(cudaDataType_t type, float v, void *to, uint64_t at)
+{
+    if (type == CUDA_R_8F_E4M3)
+        ((uint8_t *)to)[at] = f32_to_f8(v);
+    else if (type == CUDA_R_32F)
+        ((float *)to)[at] = v;
+    else
+        ((uint16_t *)to)[at] = type == CUDA_R_16F ? f32_to_f16(v) : f32_to_bf16(v);
+}
+
+static float sum_f8(const uint8_t *p, const uint8_t *q, uint64_t n)
+{
+    float sum = 0;
+    for (uint64_t k = 0; k < n; k++)
+        sum += f8_to_f32(p[k]) * f8_to_f32(q[k]);
+    return sum;
+}
+
+static cublasStatus_t multiply_f8(const struct desc *d, float alpha, const uint8_t *a,
+                                  const struct layout *am, const uint8_t *b,
+                                  const struct layout *bm, float beta, const void *c,
+                                  const struct layout *cm, void *to, const struct layout *y)
+{
+    const void *bias = (const void *)(uintptr_t)d->value[CUBLASLT_MATMUL_DESC_BIAS_POINTER];
+    bool biased = d->value[CUBLASLT_MATMUL_DESC_EPILOGUE] & CUBLASLT_EPILOGUE_BIAS;
+    alpha *= pointed(d, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER);
+    for (uint64_t col = 0; col < y->cols; col++)
+        for (uint64_t row = 0; row < y->rows; row++) {
+            uint64_t at = col * (uint64_t)y->ld + row;
+            float v =
+                alpha * sum_f8(a + row * (uint64_t)am->ld, b + col * (uint64_t)bm->ld, am->rows);
+            v += beta == 0 ? 0 : beta * wide_at(cm->type, c, at);
+            v += biased ? wide_at(cm->type, bias, row) : 0;
+            put_wide(y->type,
+                     activate(d, v) * (y->type == CUDA_R_8F_E4M3
+                                           ? pointed(d, CUBLASLT_MATMUL_DESC_D_SCALE_POINTER)
+                                           : 1),
+                     to, at);
+        }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 static cublasStatus_t multiply(cublasLtHandle_t handle UNUSED, cublasLtMatmulDesc_t op,
                                const void *alpha, const void *a, cublasLtMatrixLayout_t al,
                                const void *b, cublasLtMatrixLayout_t bl, const void *beta,
-                               const void *c, cublasLtMatrixLayout_t cl UNUSED, void *to,
+                               const void *c, cublasLtMatrixLayout_t cl, void *to,
                                cublasLtMatrixLayout_t yl, const cublasLtMatmulAlgo_t *algo UNUSED,
                                void *workspace, size_t size, cudaStream_t stream UNUSED)
 {
     const struct desc *d = desc_of(op);
     const struct layout *am = layout_of(al), *bm = layout_of(bl), *y = layout_of(yl);
     bool direct = y->type == CUDA_R_8I;
+    if (am->type == CUDA_R_8F_E4M3 && size >= WORKSPACE && (uintptr_t)workspace % 256 == 0) {
+        memset(workspace, 0xff, size);
+        return multiply_f8(d, *(const float *)alpha, a, am, b, bm, *(const float *)beta, c,
+                           layout_of(cl), to, y);
+    }
     if (size < WORKSPACE || (uintptr_t)workspace % 256 || (!direct && *(const int32_t *)alpha != 1))
         return CUBLAS_STATUS_INVALID_VALUE;
     memset(workspace, 0xff, size);

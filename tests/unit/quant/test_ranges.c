@@ -160,7 +160,7 @@ static void ranges_are_where_they_are_of_use(void **state UNUSED)
         struct error err;
         print_message("%s\n", c->what);
         assert_true(quant_name_tensors(g));
-        must(quant_apply(g, table, NULL, false, false, &report, &err), &err);
+        must(quant_apply(g, table, NULL, false, DTYPE_NONE, &report, &err), &err);
         check(g, c->want);
         const uint32_t *want = &c->report.given, *got = &report.given;
         for (int k = 0; k < 9; k++)
@@ -180,7 +180,7 @@ static void check_weights(const char *graph, const char *name, uint32_t axis, ui
     struct quant_table *table = parse("x range 0 1\n");
     struct quant_report report;
     struct error err;
-    must(quant_apply(g, table, NULL, false, false, &report, &err), &err);
+    must(quant_apply(g, table, NULL, false, DTYPE_NONE, &report, &err), &err);
     const struct ir_scale *s = range_of(g, name);
     const struct ir_tensor *w = NULL;
     size_t inner = 1, elements = 0;
@@ -226,7 +226,7 @@ static void a_channel_of_zeros_has_some_step(void **state UNUSED)
         graph_parse("input x FP32[1,4,8,8]\ny = conv \"y\" (x, w FP32[2,4,3,3]=0)\noutput y\n");
     struct quant_table *table = parse("x range 0 1\n");
     struct quant_report report;
-    must(quant_apply(g, table, NULL, false, false, &report, NULL), NULL);
+    must(quant_apply(g, table, NULL, false, DTYPE_NONE, &report, NULL), NULL);
     assert_true(range_of(g, "w")->step[0] == 1 && range_of(g, "w")->step[1] == 1);
     quant_table_free(table);
     ir_graph_free(g);
@@ -239,7 +239,7 @@ static void ranges_get_a_sign_where_products_want_it(void **state UNUSED)
                                      "y = matmul \"y\" (z, w FP32[8,5])\noutput y\n");
     struct quant_table *table = parse("x uint8 0.5 3\nz range 0 254\n");
     struct quant_report report;
-    must(quant_apply(g, table, NULL, false, true, &report, NULL), NULL);
+    must(quant_apply(g, table, NULL, false, DTYPE_I8, &report, NULL), NULL);
     assert_int_equal(range_of(g, "z")->dtype, DTYPE_I8);
     assert_true(range_of(g, "z")->step[0] == 2);
     assert_int_equal(range_of(g, "x")->dtype, DTYPE_U8);
@@ -291,7 +291,7 @@ static void refuse(const char *text, bool keep, const char *says)
     struct error err;
     bool known[8] = {false};
     known[0] = text && !strncmp(text, "gone", 4);
-    enum status status = quant_apply(g, table, known, keep, false, &report, &err);
+    enum status status = quant_apply(g, table, known, keep, DTYPE_NONE, &report, &err);
     if (!says)
         must(status, &err);
     else if (!status || !strstr(err.text, says))
