@@ -6,9 +6,9 @@
  *     y[c] = alpha sx sw[c] sum(p q) + bias[c]
  *
  * There are two ways. SCALED: there is one sw, and cuBLASLt scales, adds a residual and the bias of
- * 16 bits, and does ReLU or the tanh form of GELU; it stores FP8, by a scale, or 16 bits. Steps that
- * it does not have are done by one launch of our kernel (kernel_bytes). SUMS: it stores the sums as
- * they are, and our kernel does all the rest, whatever the types are.
+ * 16 bits, and does ReLU or the tanh form of GELU; it stores FP8, by a scale, or 16 bits. Steps
+ * that it does not have are done by one launch of our kernel (kernel_bytes). SUMS: it stores the
+ * sums as they are, and our kernel does all the rest, whatever the types are.
  *
  * The tanh form also stands for the exact GELU where FP8 is stored: the two differ by less than
  * 0.0005, and FP8's numbers have 4 bits.
