@@ -225,6 +225,46 @@ static bool make_matmul(struct ir_graph *g, uint64_t *random)
            finish(g, node) && add_epilogue(g, random, out_shape(g).rank - 1);
 }
 
+/* What every library's kernels for 8 bits take. */
+static bool add_usual(struct ir_graph *g, uint64_t *random, uint32_t axis)
+{
+    switch (between(random, 0, 5)) {
+    case 0:
+        return true;
+    case 1:
+        return add_unary(g, IR_UNARY_RELU, 0, 0);
+    case 2:
+        return add_unary(g, IR_UNARY_GELU, 0, 0);
+    case 3:
+        return add_unary(g, IR_UNARY_GELU_TANH, 0, 0);
+    default:
+        return add_epilogue(g, random, axis);
+    }
+}
+
+static bool make_matmul_wide(struct ir_graph *g, uint64_t *random)
+{
+    int64_t m = PICK(random, 1, 5, 16, 64), n = PICK(random, 16, 64, 96, 144);
+    int64_t k = PICK(random, 16, 64, 208), lead = PICK(random, 0, 0, 3);
+    bool trans = chance(random, 50);
+    uint32_t in[3] = {
+        add_input(g, DTYPE_F32, lead ? DIMS(lead, m, k) : DIMS(m, k)),
+        add_constant(g, random, trans ? DIMS(n, k) : DIMS(k, n), 1.7 / sqrt((double)k)),
+        chance(random, 80) ? add_constant(g, random, DIMS(n), 0.5) : IR_NONE};
+    uint32_t node = ir_node_add(g, IR_OP_MATMUL, "matmul", in[2] == IR_NONE ? 2 : 3, in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_TRANS_B, trans) && finish(g, node) &&
+           add_usual(g, random, out_shape(g).rank - 1);
+}
+
+static bool make_conv_wide(struct ir_graph *g, uint64_t *random)
+{
+    int64_t k = PICK(random, 1, 3), image[2] = {between(random, 4, 16), between(random, 4, 16)};
+    int64_t kernel[2] = {k, k};
+    return conv(g, random, between(random, 1, 4), PICK(random, 16, 64, 96),
+                PICK(random, 16, 64, 144), 1, image, kernel, PICK(random, 1, 1, 2), 1) &&
+           add_usual(g, random, 1);
+}
+
 static bool make_matmul_bytes(struct ir_graph *g, uint64_t *random)
 {
     int64_t m = PICK(random, 1, 5, 33, 64), n = PICK(random, 1, 10, 64, 136);
@@ -514,6 +554,7 @@ static bool make_expand(struct ir_graph *g, uint64_t *random)
 const struct case_kind case_kinds[] = {
     {"conv", make_conv},
     {"conv-1x1", make_pointwise},
+    {"conv-wide", make_conv_wide},
     {"conv-stem", make_stem},
     {"conv-depthwise", make_depthwise},
     {"conv-grouped", make_grouped},
@@ -528,6 +569,7 @@ const struct case_kind case_kinds[] = {
     {"sample", make_sample},
     {"roi-pool", make_roi_pool},
     {"matmul", make_matmul},
+    {"matmul-wide", make_matmul_wide},
     {"matmul-bytes", make_matmul_bytes},
     {"attention", make_attention},
     {"attention-odd", make_attention_odd},

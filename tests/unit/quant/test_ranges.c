@@ -247,13 +247,14 @@ static void ranges_get_a_sign_where_products_want_it(void **state UNUSED)
     ir_graph_free(g);
 }
 
-static void check_skewed(const char *row, bool sign, enum dtype dtype, float step, int32_t zero)
+static void check_skewed(const char *row, enum dtype bytes, enum dtype dtype, float step,
+                         int32_t zero)
 {
     struct ir_graph *g =
         graph_parse("input x FP32[2,8]\ny = matmul \"y\" (x, w FP32[8,5])\noutput y\n");
     struct quant_table *table = parse(row);
     struct quant_report report;
-    must(quant_apply(g, table, NULL, false, sign, &report, NULL), NULL);
+    must(quant_apply(g, table, NULL, false, bytes, &report, NULL), NULL);
     const struct ir_scale *scale = range_of(g, "x");
     assert_int_equal(scale->dtype, dtype);
     assert_true(scale->step[0] > step * 0.999F && scale->step[0] < step * 1.001F);
@@ -265,14 +266,14 @@ static void check_skewed(const char *row, bool sign, enum dtype dtype, float ste
 /* Steps go where values are, if the kernels take zero points; 0 has an integer of its own. */
 static void skewed_ranges_have_a_zero_point(void **state UNUSED)
 {
-    check_skewed("x range -5 250\n", false, DTYPE_U8, 1, 5);
-    check_skewed("x range -250 5\n", false, DTYPE_U8, 1, 250);
-    check_skewed("x range -0.17 8\n", false, DTYPE_U8, 8.17F / 255, 5);
-    check_skewed("x range -255 -3\n", false, DTYPE_U8, 1, 255);
-    check_skewed("x range -1e-30 255\n", false, DTYPE_U8, 1, 0);
-    check_skewed("x range -63.5 127\n", false, DTYPE_I8, 1, 0);
-    check_skewed("x range -5 254\n", true, DTYPE_I8, 2, 0);
-    check_skewed("x int8 1 0\n", false, DTYPE_I8, 1, 0);
+    check_skewed("x range -5 250\n", DTYPE_NONE, DTYPE_U8, 1, 5);
+    check_skewed("x range -250 5\n", DTYPE_NONE, DTYPE_U8, 1, 250);
+    check_skewed("x range -0.17 8\n", DTYPE_NONE, DTYPE_U8, 8.17F / 255, 5);
+    check_skewed("x range -255 -3\n", DTYPE_NONE, DTYPE_U8, 1, 255);
+    check_skewed("x range -1e-30 255\n", DTYPE_NONE, DTYPE_U8, 1, 0);
+    check_skewed("x range -63.5 127\n", DTYPE_NONE, DTYPE_I8, 1, 0);
+    check_skewed("x range -5 254\n", DTYPE_I8, DTYPE_I8, 2, 0);
+    check_skewed("x int8 1 0\n", DTYPE_NONE, DTYPE_I8, 1, 0);
 }
 
 /* --- refusals --- */
