@@ -32,8 +32,8 @@ int32_t stored_least(enum dtype dtype);
 /* Whether one of the node's tensors is stored by a scale; whether one is so as FP8. */
 bool stored_any(const struct ir_graph *graph, const struct ir_node *node);
 bool stored_f8(const struct ir_graph *graph, const struct ir_node *node);
-/* Whether the node only moves numbers of 8 bits, or picks one of several, since all its real tensors
- * are stored by equal scales. */
+/* Whether the node only moves numbers of 8 bits, or picks one of several, since all its real
+ * tensors are stored by equal scales. */
 bool stored_moves(const struct ir_graph *graph, const struct ir_node *node);
 /* Gives the tactic's ports the scales by which the node's tensors are stored. */
 void stored_set_scales(struct tactic *tactic, const struct ir_graph *graph,

@@ -121,8 +121,8 @@ static struct interval interval_of(const struct ir_scale *scale)
 }
 
 /* Normal numbers; where 8 bits hold only some, numbers that are about as normal within these. Ends
- * to both sides are rare numbers, which calibration has found among many: were ours larger than what
- * it saw, all layers behind would be cut off, each a little more than the one before. */
+ * to both sides are rare numbers, which calibration has found among many: were ours larger than
+ * what it saw, all layers behind would be cut off, each a little more than the one before. */
 static float next_within(const struct interval *in, uint64_t *seed)
 {
     double v = (double)next_normal(seed), deviations = in->least < 0 ? 10 : 6;

@@ -421,7 +421,8 @@ static const struct map_op ops[] = {
     {"SpaceToDepth", "", 1, LAST, map_space_to_depth, 0, IO(1, 1, 1), ANY, OP(TRANSPOSE),
      "blocksize:i", NULL},
     {"Squeeze", "", 1, LAST, map_squeeze, 0, IO(1, 2, 1), STORED, OP(RESHAPE), "axes:I", NULL},
-    {"Transpose", "", 1, LAST, map_transpose, 0, IO(1, 1, 1), STORED, OP(TRANSPOSE), "perm:I", NULL},
+    {"Transpose", "", 1, LAST, map_transpose, 0, IO(1, 1, 1), STORED, OP(TRANSPOSE), "perm:I",
+     NULL},
     {"Unsqueeze", "", 1, LAST, map_unsqueeze, 0, IO(1, 2, 1), STORED, OP(RESHAPE), "axes:I", NULL},
 
     /* parts */

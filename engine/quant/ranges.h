@@ -52,10 +52,10 @@ void quant_note_known(const struct ir_graph *graph, const struct quant_table *ta
 /*
  * Puts the ranges onto a fused graph whose tensors have names. `table` NULL: no row. `known` as
  * above; a row that names neither a known tensor nor one of this graph is an error, unless the name
- * is made up of a node's (see above). `bytes`: NONE, so that a range that lies mostly on one side of
- * 0 becomes one of UINT8 with a zero point; INT8 if the device's products read INT8 alone, so that a
- * range from 0 to HIGH becomes one of INT8; FP8, so that all ranges become those of FP8, whose
- * largest number stands for the larger end.
+ * is made up of a node's (see above). `bytes`: NONE, so that a range that lies mostly on one side
+ * of 0 becomes one of UINT8 with a zero point; INT8 if the device's products read INT8 alone, so
+ * that a range from 0 to HIGH becomes one of INT8; FP8, so that all ranges become those of FP8,
+ * whose largest number stands for the larger end.
  *
  * FAILED_PRECONDITION: the data of a product has no range, and not `keep_missing`.
  */

@@ -22,7 +22,8 @@ void ref_cast(const struct tensor_view *x, const struct tensor_view *y)
         cast_u64_to_f32(x, y, n);
         return;
     }
-    bool ints = !dtype_is_float(x->dtype) && !(x->dtype == DTYPE_U64 && dtype_is_float(y->dtype));
+    bool ints = !dtype_is_float(x->dtype) && x->dtype != DTYPE_F8 &&
+                !(x->dtype == DTYPE_U64 && dtype_is_float(y->dtype));
     union {
         double f[REF_ROW];
         int64_t i[REF_ROW];

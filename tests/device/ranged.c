@@ -46,8 +46,8 @@ void ranged_round(const struct ir_scale *scale, const struct shape *shape, float
     }
 }
 
-/* The distance of FP8's numbers around the value, in its steps; at least about what sums lose, which
- * have larger numbers in them. */
+/* The distance of FP8's numbers around the value, in its steps; at least about what sums lose,
+ * which have larger numbers in them. */
 static double spacing(double value)
 {
     int exponent = 0;

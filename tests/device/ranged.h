@@ -21,7 +21,8 @@ enum status ranged_copy(const struct ir_graph *from, struct ir_graph *to, struct
 /* Rounds n numbers to those that the scale has. */
 void ranged_round(const struct ir_scale *scale, const struct shape *shape, float *values);
 /* How far stored numbers are from what they should be, in steps (of FP8, in the distance between
- * its numbers there) beyond the half that rounding takes; numbers that the scale does not reach should be its last one. */
+ * its numbers there) beyond the half that rounding takes; numbers that the scale does not reach
+ * should be its last one. */
 double ranged_error(const struct ir_scale *scale, enum dtype dtype, const float *have,
                     const float *want, size_t n);
 
