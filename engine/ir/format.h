@@ -22,8 +22,8 @@ struct ir_format {
 
 /*
  * A stored number q, an integer or a float of 8 bits, stands for step * (q - zero). There is one
- * pair of step and zero for the whole tensor, or one for each index of dimension `axis`. The padding
- * of a layout is stored as 0.
+ * pair of step and zero for the whole tensor, or one for each index of dimension `axis`. The
+ * padding of a layout is stored as 0.
  */
 struct ir_scale {
     uint32_t n; /* 1, or the tensor's dim[axis] */
