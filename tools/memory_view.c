@@ -155,7 +155,7 @@ static void print_layers(const struct memory_view *view, bool all)
 
 void memory_view_print(const struct memory_view *view, bool all)
 {
-    uint32_t n = MIN(view->n_events, (uint32_t)EVENTS_SHOWN);
+    uint32_t n = view->n_events < EVENTS_SHOWN ? view->n_events : EVENTS_SHOWN;
     printf("\n%10s %13s  %-6s  %-12s %12s %12s\n", "ms", "KiB", "where", "memory", "device KiB",
            "host KiB");
     for (uint32_t i = 0; i < n; i++) {

@@ -178,6 +178,7 @@ class Checks:
         assert "stubborn.copies" in layer, layer
         why = re.search(r"plugin stubborn\.waits: (.*)", said)
         assert why and "what cannot be captured" in why[1], why and why[1]
+        assert re.search(r"plugin stubborn\.strays: .* puts nothing onto the stream", said)
         assert "out of luck" in said
         x = np.random.default_rng(8).normal(size=(2, 1 << 20)).astype(np.float32)
         assert np.array_equal(self.outputs(plan, x, self.stubborn)["y"], -np.maximum(x, 0))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A plugin with kernels that break the rules of inferd_plugin.h. The op is Copy of the domain
- * test.device: its output is its input. `waits` waits for the device, `fails` says that it cannot,
- * and `copies` does what it should.
+ * test.device: its output is its input. `waits` waits for the device, `strays` uses a stream of its
+ * own, `fails` says that it cannot, and `copies` does what it should.
  */
 #include <stdio.h>
 
@@ -50,6 +50,15 @@ int waits(const inferd_plugin_call *call)
     return failed;
 }
 
+int strays(const inferd_plugin_call *call)
+{
+    static cudaStream_t own;
+    if (!own)
+        cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
+    return cudaMemcpyAsync(call->outputs[0], call->inputs[0], bytes(call), cudaMemcpyDefault,
+                           own) != cudaSuccess;
+}
+
 int fails(const inferd_plugin_call *call)
 {
     snprintf(call->why, call->why_size, "out of luck");
@@ -59,11 +68,12 @@ int fails(const inferd_plugin_call *call)
 const inferd_plugin_kernel kernels[] = {
     {"reference", INFERD_PLUGIN_CPU, nullptr, nullptr, reference},
     {"waits", INFERD_PLUGIN_CUDA, nullptr, nullptr, waits},
+    {"strays", INFERD_PLUGIN_CUDA, nullptr, nullptr, strays},
     {"fails", INFERD_PLUGIN_CUDA, nullptr, nullptr, fails},
     {"copies", INFERD_PLUGIN_CUDA, nullptr, nullptr, copies},
 };
 
-const inferd_plugin_op ops[] = {{"test.device", "Copy", 0, infer, 4, kernels}};
+const inferd_plugin_op ops[] = {{"test.device", "Copy", 0, infer, 5, kernels}};
 
 } // namespace
 

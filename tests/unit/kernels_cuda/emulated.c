@@ -9,6 +9,7 @@
 #include "tests/unit/kernels_cuda/fake_lt.h"
 
 enum cudaStreamCaptureStatus emulated_capture = cudaStreamCaptureStatusActive;
+bool emulated_idle;
 
 static const struct cuda_family *const families[] = {
     &cuda_family_own_map,       &cuda_family_own_move,  &cuda_family_own_pool,
@@ -25,9 +26,21 @@ cudaError_t cudaSetDevice(int ordinal UNUSED)
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream UNUSED, enum cudaStreamCaptureStatus *out)
+/* Each call finds one more node, unless the stream is idle. */
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream UNUSED, enum cudaStreamCaptureStatus *out,
+                                     unsigned long long *id UNUSED, cudaGraph_t *graph UNUSED,
+                                     const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
+                                     size_t *n)
 {
+    static char places[64];
+    static cudaGraphNode_t last;
+    static size_t calls;
+    if (!emulated_idle)
+        last = (cudaGraphNode_t)(void *)&places[calls++ % sizeof(places)];
     *out = emulated_capture;
+    *nodes = &last;
+    *edges = NULL;
+    *n = 1;
     return cudaSuccess;
 }
 

@@ -11,8 +11,9 @@
 
 extern const struct backend backend_emulated;
 
-/* What a stream's capture is said to be. */
+/* What a stream's capture is said to be, and whether nothing is added to it. */
 extern enum cudaStreamCaptureStatus emulated_capture;
+extern bool emulated_idle;
 
 /* A device, its stream, and a trial on them; cuBLASLt is one that knows INT8 alone. */
 struct emulated {

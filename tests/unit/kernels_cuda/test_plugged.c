@@ -73,8 +73,8 @@ static void try_tactic(struct emulated *b, enum dtype dtype, const struct shape 
     struct subject subject;
     struct outcome out = {0};
     struct error err = {0};
-    enum dtype type = trial_type(tactic);
     struct ir_graph *graph = peak_new(dtype, shape);
+    enum dtype type = trial_type(graph, tactic);
     enum status status = subject_init(&subject, peak_new(dtype, shape), type, 7, true, &err);
     if (!status)
         status = trial_run(&b->trial, &subject, graph, tactic, 0, &out, &err);
@@ -191,6 +191,11 @@ static void a_kernel_that_waits_is_found(void **state)
                      STATUS_FAILED_PRECONDITION);
     assert_non_null(strstr(err.text, "'peak-scale': its kernel 'one-block' does what cannot be"));
     emulated_capture = cudaStreamCaptureStatusActive;
+    emulated_idle = true;
+    assert_int_equal(backend_emulated.op_launch(op, &b.stream, in, out, NULL, &err),
+                     STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "'one-block' puts nothing onto the stream"));
+    emulated_idle = false;
     backend_emulated.op_free(op);
     ir_graph_free(graph);
 }
