@@ -301,11 +301,23 @@ static enum status ask_taken(struct ask *ask, uint32_t taken, int most, struct e
     return status;
 }
 
+/* Asks with the longest part of the epilogue that has an answer. If cuBLASLt's GELU stands for the
+ * exact one there, asks without it too: a kernel that has no GELU may be so much faster. */
 static enum status ask_all(struct ask *ask, int most, struct error *err)
 {
+    const struct lt_steps *steps = &ask->p->steps;
+    uint32_t taken = lt_epilogue_longest(steps);
     ask->n = 0;
-    for (uint32_t taken = lt_epilogue_longest(&ask->p->steps) + 1; taken-- > 0 && ask->n == 0;)
-        TRY(ask_taken(ask, taken, most, err));
+    TRY(ask_taken(ask, taken, most, err));
+    while (ask->n == 0 && taken > 0)
+        TRY(ask_taken(ask, --taken, most, err));
+    if (ask->n == 0 || taken == 0 || steps->step[taken - 1].binary ||
+        steps->step[taken - 1].func != IR_UNARY_GELU)
+        return STATUS_OK;
+    uint32_t n = ask->n;
+    ask->n = 0; /* an algorithm may be the same with and without it */
+    TRY(ask_taken(ask, taken - 1, MIN(most, ALGOS_ASKED_LESS), err));
+    ask->n = MAX(ask->n, n);
     return STATUS_OK;
 }
 

@@ -21,17 +21,26 @@
 #include "base/cleanup.h"
 #include "engine/passes/rewrite.h"
 
-enum { ROWS_MAX = 1 << 18, CHAIN_MAX = 16, WAY_MAX = 8, LENGTH_MIN = 8, INPUTS_MAX = 8 };
+enum {
+    ALL_ROWS_MAX = 1 << 27,
+    ROWS_MAX = 1 << 18,
+    CHAIN_MAX = 16,
+    WAY_MAX = 8,
+    LENGTH_MIN = 8,
+    INPUTS_MAX = 8
+};
 
 /* `images` times `each` rows of `length` elements. */
 struct rows {
     int64_t images, each, length;
 };
 
-/* What the pass remembers: the outputs that it has put back, which may sink. */
+/* What the pass remembers: the outputs that it has put back, which may sink; and how many rows its
+ * lists may still have, so that no file makes it work without end. */
 struct memory {
     bool *back;
     uint32_t n;
+    int64_t left;
 };
 
 static bool rows_of(const struct shape *shape, struct rows *out)
@@ -134,11 +143,15 @@ static uint32_t find_source(const struct rewrite *rw, uint32_t tensor, const str
     return tensor;
 }
 
-/* A list that changes nothing; NULL, and failed, without memory. */
+/* A list that changes nothing; NULL if there were too many, or, and failed, without memory. */
 static int64_t *new_map(struct rewrite *rw, const struct rows *rows)
 {
+    struct memory *m = rw->state;
     size_t n = (size_t)rows->each;
-    int64_t *map = n <= ROWS_MAX ? calloc(n, sizeof(*map)) : NULL;
+    if (n > ROWS_MAX || rows->each > m->left)
+        return NULL;
+    m->left -= rows->each;
+    int64_t *map = calloc(n, sizeof(*map));
     if (!map)
         rw_fail(rw);
     for (int64_t i = 0; map && i < rows->each; i++)
@@ -505,7 +518,7 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(keep_windows)
 {
-    struct memory memory = {.n = 0};
+    struct memory memory = {.left = ALL_ROWS_MAX};
     enum status status = rewrite_run_with(graph, ctx, visit, &memory, err);
     free(memory.back);
     return status;

@@ -102,8 +102,8 @@ static void every_candidate(void **state)
 /* With two multiprocessors the directions of a layer follow one another. */
 static void recurrent_on_a_small_device(void **state)
 {
-    CLEANUP(bench_deinit) struct bench b;
-    bench_init(&b);
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
     (void)state;
     b.device.properties.multiProcessorCount = 2;
     uint32_t n = 0;
