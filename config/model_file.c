@@ -391,15 +391,51 @@ static enum status numbers_take(const struct making *m, const char *key, const c
     return STATUS_OK;
 }
 
+/* "shape:ids" with "*x1..512" is the builder's --shape ids=*x1..512. */
+static enum status size_take(const struct making *m, const char *key, const char *text)
+{
+    static const char *const known[CONFIG_SIZE_COUNT_] = {[CONFIG_DIMS] = "dim",
+                                                          [CONFIG_SHAPES] = "shape",
+                                                          [CONFIG_PROFILES] = "profiles",
+                                                          [CONFIG_VALUES] = "value"};
+    const char *name = strchr(key, ':') + 1;
+    struct config_texts *list = m->file->config.sizes;
+    for (uint32_t k = 0; k < CONFIG_SIZE_COUNT_; k++)
+        if (known[k] && strlen(known[k]) == (size_t)(name - 1 - key) &&
+            strncmp(known[k], key, strlen(known[k])) == 0)
+            list = &m->file->config.sizes[k];
+    if (!*name || *name == '-' || !*text || strspn(text, "0123456789.,x*+-eE") != strlen(text))
+        return refuse(m, "parameter '%s': expected sizes such as \"1..8x1..512\", got \"%s\"", key,
+                      text);
+    if (list->count == CONFIG_SIZES_MAX)
+        return refuse(m, "parameter '%s': expected at most %d of its kind", key, CONFIG_SIZES_MAX);
+    void *made = list->items;
+    if (!made)
+        TRY(array_make(m, CONFIG_SIZES_MAX, sizeof(char *), &made));
+    list->items = made;
+    list->items[list->count] = arena_printf(m->arena, "%s=%s", name, text);
+    if (!list->items[list->count])
+        return error_no_memory(m->err, "%s", m->binding.name);
+    list->count++;
+    return STATUS_OK;
+}
+
 static const struct {
     const char *name;
-    bool of_input; /* "NAME:INPUT" */
+    bool of_input; /* "NAME:INPUT", or the name of a dimension */
     enum status (*take)(const struct making *m, const char *key, const char *text);
 } parameters[] = {
-    {"profiles", false, profiles_take},      {"precision", false, precision_take},
-    {"on_new_shape", false, new_shape_take}, {"input_type", true, type_take},
-    {"input_scale", true, numbers_take},     {"input_bias", true, numbers_take},
+    {"profiles", false, profiles_take},
+    {"precision", false, precision_take},
+    {"on_new_shape", false, new_shape_take},
+    {"input_type", true, type_take},
+    {"input_scale", true, numbers_take},
+    {"input_bias", true, numbers_take},
     {"ranges", false, ranges_take},
+    {"dim", true, size_take},
+    {"shape", true, size_take},
+    {"profiles", true, size_take},
+    {"value", true, size_take},
 };
 
 static enum status parameter_make(const struct making *m, const struct written_parameter *p)

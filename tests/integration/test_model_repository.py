@@ -143,6 +143,29 @@ class ModelFile(unittest.TestCase):
             self.assertEqual({k: v[0] for k, v in states(c).items()},
                              {("m", "1"): "UNAVAILABLE", ("n", "1"): "READY"})
 
+    def test_sizes_that_requests_choose(self):
+        at = harness.folder() / "free.onnx"
+        at.write_bytes(harness.model(
+            [harness.node("Add", ["x", "x"], ["y"])],
+            [harness.value("x", harness.FLOAT, ["N", "seq"])],
+            [harness.value("y", harness.FLOAT, ["N", "seq"])]))
+        self.r.put("m", "1", at, "model.onnx")
+        self.r.write("m", """
+            max_batch_size: 2
+            input { name: "x" data_type: TYPE_FP32 dims: [ -1 ] }
+            output { name: "y" dims: [ -1 ] }
+            parameters { key: "shape:x" value { string_value: "*x2..9" } }
+            parameters { key: "profiles:seq" value { string_value: "4,9" } }""")
+        with harness.Server([self.r.path]) as s, s.client() as c:
+            for size, status in ((4, wire.OK), (9, wire.OK), (7, wire.OK),
+                                 (10, wire.INVALID_ARGUMENT), (1, wire.INVALID_ARGUMENT)):
+                given = struct.pack(f"<{size}f", *range(size))
+                reply = c.infer("m", [("x", "FP32", [1, size], given)])
+                self.assertEqual(reply.status, status, reply.message)
+                if status == wire.OK:
+                    self.assertEqual(reply.outputs()["y"], (
+                        "FP32", [1, size], struct.pack(f"<{size}f", *range(0, 2 * size, 2))))
+
     def test_precision_and_profiles_go_to_the_build(self):
         self.r.put("m", "1", harness.onnx("copy"), "model.onnx")
         self.r.write("m", """

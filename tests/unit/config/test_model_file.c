@@ -135,6 +135,32 @@ static void an_empty_file_has_the_defaults_of_triton(void **state)
     model_file_free(f);
 }
 
+static void sizes_are_the_builders_options(void **state)
+{
+    (void)state;
+    struct model_file *f =
+        parse("parameters { key: 'shape:ids' value { string_value: '*x1..512' } }"
+              "parameters { key: 'profiles:seq' value { string_value: '32,128' } }"
+              "parameters { key: 'profiles' value { string_value: '1,8' } }"
+              "parameters { key: 'value:sr' value { string_value: '16000' } }"
+              "parameters { key: 'dim:x:1' value { string_value: '576' } }"
+              "parameters { key: 'dim:y' value { string_value: '7' } }");
+    const struct config_texts *sizes = f->config.sizes;
+    assert_string_equal(log_text, "");
+    assert_int_equal(f->config.batches_count, 2);
+    assert_int_equal(sizes[CONFIG_SHAPES].count, 1);
+    assert_string_equal(sizes[CONFIG_SHAPES].items[0], "ids=*x1..512");
+    assert_string_equal(sizes[CONFIG_PROFILES].items[0], "seq=32,128");
+    assert_string_equal(sizes[CONFIG_VALUES].items[0], "sr=16000");
+    assert_int_equal(sizes[CONFIG_DIMS].count, 2);
+    assert_string_equal(sizes[CONFIG_DIMS].items[0], "x:1=576");
+    model_file_free(f);
+    refuse("parameters { key: 'shape:' value { string_value: '1' } }", "expected sizes");
+    refuse("parameters { key: 'shape:x' value { string_value: '1 --out' } }", "expected sizes");
+    refuse("parameters { key: 'shape:--x' value { string_value: '1' } }", "expected sizes");
+    refuse("parameters { key: 'dim:x' value { string_value: '' } }", "expected sizes");
+}
+
 static void nothing_is_swallowed(void **state)
 {
     (void)state;
@@ -217,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_usual_file),
         cmocka_unit_test(an_empty_file_has_the_defaults_of_triton),
+        cmocka_unit_test(sizes_are_the_builders_options),
         cmocka_unit_test(nothing_is_swallowed),
         cmocka_unit_test(what_would_change_results_is_refused),
         cmocka_unit_test(mistakes),
