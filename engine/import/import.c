@@ -69,10 +69,14 @@ static void input_shape(struct mapper *m, const struct onnx_value_info *input, u
 {
     out->rank = input->rank;
     if (!input->is_tensor)
-        map_refuse(m, "input '%s' is not a tensor", input->name);
+        map_refuse(m,
+                   "input '%s' is not a tensor: sequences are not supported, give tensors as "
+                   "inputs of their own",
+                   input->name);
     else if (onnx_dtype(input->type) == DTYPE_NONE)
-        map_refuse(m, "input '%s' has element type %s (%d)", input->name,
-                   onnx_type_name(input->type), input->type);
+        map_refuse(m, "input '%s' has element type %s (%d)%s", input->name,
+                   onnx_type_name(input->type), input->type,
+                   input->type == ONNX_STRING ? ": turn texts into numbers before the model" : "");
     else if (!input->has_shape)
         map_refuse(m, "input '%s' has no shape", input->name);
     else if (bound != IR_NONE && !m->options->values[bound].text)
@@ -245,6 +249,31 @@ static const char *label_of(struct mapper *m, const struct onnx_node *node, uint
     return label ? label : "";
 }
 
+/* What to do about ops that are not tensors' alone. */
+static const struct {
+    const char *begins, *instead;
+} advice[] = {
+    {"Sequence", "there are no sequences: let the model keep tensors, and join them by Concat"},
+    {"SplitToSequence", "there are no sequences: Split gives tensors"},
+    {"ConcatFromSequence", "there are no sequences: Concat joins tensors"},
+    {"Optional", "there are no optional values: export the model for the inputs that are there"},
+    {"String", "there are no strings: let the program that asks turn texts into numbers"},
+    {"Regex", "there are no strings: let the program that asks turn texts into numbers"},
+    {"TfIdf", "there are no strings: let the program that asks turn texts into numbers"},
+    {"LabelEncoder", "there are no strings: let the program that asks turn texts into numbers"},
+    {"ImageDecoder", "there are no files: let the program that asks send the pixels"},
+};
+
+static void refuse_op(struct mapper *m, const char *op)
+{
+    for (size_t i = 0; i < ARRAY_LEN(advice); i++)
+        if (!strncmp(op, advice[i].begins, strlen(advice[i].begins))) {
+            map_refuse(m, "this op is not supported: %s", advice[i].instead);
+            return;
+        }
+    map_refuse(m, "this op is not supported");
+}
+
 void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t index)
 {
     const struct map_op *other;
@@ -264,7 +293,7 @@ void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t ind
     else if (node->domain[0])
         map_refuse(m, "the op's domain '%s' is not supported, and no plugin has it", node->domain);
     else
-        map_refuse(m, "this op is not supported");
+        refuse_op(m, node->op);
 }
 
 static void import_node(struct mapper *m, const struct onnx_node *node, uint32_t index)

@@ -21,6 +21,7 @@
 #include "engine/runtime/internal.h"
 #include "engine/runtime/layer_times.h"
 #include "engine/runtime/layer_values.h"
+#include "engine/runtime/tail_eval.h"
 
 /* The launch of one layer. */
 struct step {
@@ -112,6 +113,7 @@ struct context {
     struct layer_values *values; /* NULL: nobody looks */
     uint32_t half_step; /* while a whole profile is captured: the step in the middle of its time */
     char *tail_input;   /* MEMORY_PINNED: what the layers make for the tail; or NULL */
+    struct tail_evaluator tail;     /* computes the tail's nodes; its stream NULL: there are none */
     struct engine_results *results; /* of the tail that ran last; NULL: taken */
     struct profile *running;        /* between enqueue and wait */
     struct engine_batch batch;      /* what runs; never without requests */

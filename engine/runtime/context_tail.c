@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "engine/cpu/eval.h"
 #include "engine/import/onnx.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/memory.h"
@@ -31,11 +30,14 @@ enum status context_tail_new(struct context *ctx, struct error *err)
         size = MAX(size, ctx->engine->profiles[i].out_bytes);
     TRY(memory_alloc(ctx->lane->device, MEMORY_PINNED, size, "tail", &buffer, err));
     ctx->tail_input = buffer;
-    return STATUS_OK;
+    ctx->tail.device = ctx->engine->tail_device;
+    return ctx->tail.device->backend->stream_new(ctx->tail.device, &ctx->tail.stream, err);
 }
 
 void context_tail_free(struct context *ctx)
 {
+    if (ctx->tail.stream)
+        ctx->tail.device->backend->stream_free(ctx->tail.stream);
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->tail_input);
     free(ctx->results);
 }
@@ -78,8 +80,9 @@ enum status context_tail_run(struct context *ctx, const struct profile *p, struc
     for (uint32_t i = 0; i < graph->n_outputs; i++)
         inputs[i] = (struct tensor_view){ir_tensor(graph, graph->outputs[i])->dtype,
                                          p->info->out[i], ctx->tail_input + p->info->out_offset[i]};
-    const struct onnx_computing how = {
-        .inputs = inputs, .evaluator = {.eval = cpu_eval_node}, .memory_max = memory_max(ctx)};
+    const struct onnx_computing how = {.inputs = inputs,
+                                       .evaluator = {.eval = tail_eval, .user = &ctx->tail},
+                                       .memory_max = memory_max(ctx)};
     CLEANUP(ir_graph_cleanup) struct ir_graph *memory = NULL;
     struct error why;
     if (onnx_compute(engine->tails[p->info - engine->profiles], &how, outputs, &memory, &why))

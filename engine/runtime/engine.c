@@ -296,6 +296,9 @@ static enum status open_tails(struct engine *engine, struct error *err)
     const struct plan *plan = engine->plan;
     if (!plan->n_late)
         return STATUS_OK;
+    engine->tail_device = engine->device;
+    if (engine->device->backend != &backend_cpu)
+        TRY(backend_host_open(engine->device, &engine->tail_device, err));
     engine->tails = take(engine, plan->n_profiles, sizeof(*engine->tails));
     if (!engine->tails)
         return error_no_memory(err, "an engine");
@@ -443,6 +446,8 @@ static void engine_free(struct engine *engine)
     memory_free(engine->device, MEMORY_DEVICE, engine->uploaded);
     memory_free(engine->device, engine->zeros_kind, engine->zeros);
     engine_device_close(engine->host);
+    if (engine->tail_device != engine->device)
+        engine_device_close(engine->tail_device);
     if (engine->device->backend->compile_drop)
         engine->device->backend->compile_drop(engine->device);
     for (uint32_t i = 0; engine->tails && i < engine->plan->n_profiles; i++)

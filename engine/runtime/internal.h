@@ -35,8 +35,9 @@ struct engine {
     /* Guards `compiled` and the making of `zeros`. It is held while a profile is compiled, so that
      * one context compiles for all. */
     pthread_mutex_t lock;
-    bool *compiled;            /* by profile */
-    struct onnx_model **tails; /* by profile: engine/import/onnx.h; NULL: there are none */
+    bool *compiled;             /* by profile */
+    struct device *tail_device; /* the CPU that runs tails: `device`, if it is one */
+    struct onnx_model **tails;  /* by profile: engine/import/onnx.h; NULL: there are none */
     struct engine_info info; /* of the layers: if there are tails, its outputs are what they read */
     struct engine_info shown; /* of the model, as others see it */
     struct engine_profile *profiles;

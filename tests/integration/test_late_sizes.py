@@ -330,5 +330,52 @@ class BesideOnnxruntime(unittest.TestCase):
             self.assertGreater(len(shapes), 1, f"{name}: sizes did not change: {shapes}")
 
 
+@unittest.skipUnless(onnxruntime, "needs onnxruntime, onnx and numpy")
+class Refused(unittest.TestCase):
+    def check(self, model, *words):
+        path = harness.folder() / "refused.onnx"
+        onnx.save(model, path)
+        done = subprocess.run(
+            [harness.INFERCTL, "build", path, "-o", harness.folder() / "no.plan", "--no-tune",
+             "--timing-cache", ""], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_what_is_no_tensor_of_known_rank(self):
+        nz = [N("NonZero", ["x"], ["y"])]
+        made = graph(nz, [("x", F, [4])], [("y", I, ["one", "n"])])
+        made.graph.output[0].type.tensor_type.ClearField("shape")
+        self.check(made, "output 'y' has no rank", "declare its shape")
+        made = graph(nz, [("x", F, [4])], [("y", TensorProto.STRING, ["n"])])
+        self.check(made, "output 'y' is declared as STRING", "outputs of its own")
+
+    def test_sequences_and_strings_are_told_what_to_do(self):
+        for op, words in (("SequenceConstruct", "Concat"), ("SplitToSequence", "Split gives"),
+                          ("StringNormalizer", "texts into numbers"),
+                          ("Optional", "export the model")):
+            self.check(graph([N("NonZero", ["x"], ["nz"]), N(op, ["nz"], ["y"])],
+                             [("x", F, [4])], [("y", I, ["n"])]), op, words)
+
+    def test_an_unknown_op_in_a_late_branch(self):
+        then = inner([N("Mystery", ["x"], ["a"])], [], [("a", F, ["n"])])
+        other = inner([N("Slice", ["x", "begin", "end"], ["b"])], [], [("b", F, ["m"])])
+        self.check(graph([N("ReduceMax", ["x"], ["top"], keepdims=0),
+                          N("Cast", ["top"], ["c"], to=B),
+                          N("If", ["c"], ["y"], then_branch=then, else_branch=other)],
+                         [("x", F, [4])], [("y", F, ["n"])],
+                         [("begin", ints(0)), ("end", ints(2))]), "Mystery", "not supported")
+
+    def test_too_much_crosses(self):
+        nodes = []
+        for k in range(70):
+            nodes += [N("MatMul", ["x", f"w{k}"], [f"m{k}"]), N("NonZero", [f"m{k}"], [f"z{k}"])]
+        nodes.append(N("Concat", [f"z{k}" for k in range(70)], ["y"], axis=1))
+        rng = np.random.default_rng(1)
+        self.check(graph(nodes, [("x", F, [2, 3])], [("y", I, [2, "n"])],
+                         [(f"w{k}", rng.random((3, 2), np.float32)) for k in range(70)]),
+                   "more than 64 values")
+
+
 if __name__ == "__main__":
     harness.main()
