@@ -253,7 +253,7 @@ static enum status make_profile(struct builder *b, const struct build_options *i
     CLEANUP(build_tail_cleanup)
     struct onnx_tail tail = {.keep = build_tails_keep, .user = b->tails};
     TRY(make_graph(b->model, import, out->batch, &b->report, &tail, &graph, err));
-    TRY(build_tails_add(b->tails, &tail, out, err));
+    TRY(build_tails_add(b->tails, &tail, graph, out, err));
     TRY(bounds_check(b, graph, err)); /* before the tuner takes memory for tensors */
     TRY(tune_graph(graph, &tune, report, err));
     TRY(build_place(graph, &out->tensor_bytes, err));

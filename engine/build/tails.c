@@ -11,6 +11,9 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "engine/cpu/eval.h"
+
+enum { TRIAL_BYTES = 1 << 28 };
 
 struct piece {
     struct {
@@ -129,6 +132,76 @@ enum status build_binding_name(struct plan *plan, const struct plan_binding *ear
     return STATUS_OK;
 }
 
+/* --- ranks that the file does not tell --- */
+
+struct trial {
+    struct onnx_model *model;
+    struct ir_graph *memory;
+    void *zeros;
+};
+
+static void trial_deinit(struct trial *t)
+{
+    if (t->model)
+        onnx_close(t->model);
+    ir_graph_free(t->memory);
+    free(t->zeros);
+}
+
+/* Runs the tail on zeros. */
+static enum status try_tail(const struct build_tails *tails, const struct onnx_tail *tail,
+                            const struct ir_graph *graph, struct trial *t,
+                            struct tensor_view *outputs, struct error *err)
+{
+    struct tensor_view inputs[IR_MAX_IO];
+    uint64_t largest = 1;
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        largest = MAX(largest, ir_tensor(graph, graph->outputs[i])->bytes);
+    t->zeros = calloc(1, largest);
+    if (!t->zeros)
+        return error_no_memory(err, "the builder");
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        const struct ir_tensor *from = ir_tensor(graph, graph->outputs[i]);
+        inputs[i] = (struct tensor_view){from->dtype, from->shape, t->zeros};
+    }
+    const struct onnx_computing how = {
+        .inputs = inputs, .evaluator = {.eval = cpu_eval_node}, .memory_max = TRIAL_BYTES};
+    TRY(onnx_tail_open(tail->model, tail->size, tails->data, tails->size, &t->model, err));
+    return onnx_compute(t->model, &how, outputs, &t->memory, err);
+}
+
+/* A rank that the file does not tell is that of a trial. */
+static enum status find_ranks(const struct build_tails *tails, struct onnx_tail *tail,
+                              const struct ir_graph *graph, struct error *err)
+{
+    CLEANUP(trial_deinit) struct trial t = {.model = NULL};
+    struct tensor_view outputs[IR_MAX_IO];
+    struct error why;
+    uint32_t n = 0, first = 0;
+    for (uint32_t i = tail->n_outputs; i-- > 0;)
+        if (tail->outputs[i].unranked) {
+            first = i;
+            n++;
+        }
+    if (!n)
+        return STATUS_OK;
+    if (try_tail(tails, tail, graph, &t, outputs, &why))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "the model's file does not tell the rank of output '%s', and a trial did "
+                         "not either (%s): declare its shape there, with names for sizes that a "
+                         "request tells",
+                         tail->outputs[first].name, why.text);
+    for (uint32_t i = 0; i < tail->n_outputs; i++) {
+        struct onnx_tail_output *to = &tail->outputs[i];
+        if (!to->unranked)
+            continue;
+        to->shape.rank = outputs[i].shape.rank;
+        for (uint32_t d = 0; d < to->shape.rank; d++)
+            to->shape.dim[d] = -1;
+    }
+    return STATUS_OK;
+}
+
 /* Notes what the tail makes: the same for all profiles, but for sizes. */
 static enum status put_late(const struct build_tails *tails, const struct onnx_tail *tail,
                             struct error *err)
@@ -157,9 +230,9 @@ static enum status put_late(const struct build_tails *tails, const struct onnx_t
 }
 
 enum status build_tails_add(struct build_tails *tails, struct onnx_tail *tail,
-                            struct plan_profile *profile, struct error *err)
+                            const struct ir_graph *graph, struct plan_profile *profile,
+                            struct error *err)
 {
-    CLEANUP(cleanup_free) void *model = STEAL(tail->model);
     bool first = !tails->n++, late = tails->plan->n_late != 0;
     if (!first && (tail->n_nodes != 0) != late)
         return error_set(err, STATUS_UNIMPLEMENTED,
@@ -172,8 +245,9 @@ enum status build_tails_add(struct build_tails *tails, struct onnx_tail *tail,
                   "%u nodes of the model run on the CPU when the others have: a request tells "
                   "their sizes",
                   tail->n_nodes);
+    TRY(find_ranks(tails, tail, graph, err));
     TRY(put_late(tails, tail, err));
-    if (!append(tails, model, tail->size, &profile->tail_offset))
+    if (!append(tails, tail->model, tail->size, &profile->tail_offset))
         return error_no_memory(err, "the builder");
     profile->tail_size = tail->size;
     return STATUS_OK;

@@ -18,10 +18,11 @@ void build_tails_free(struct build_tails *tails);
 /* The function that keeps constants, for struct onnx_tail; `tails` is its user. */
 enum status build_tails_keep(void *tails, const void *data, size_t size, uint64_t *offset,
                              struct error *err);
-/* Adds the tail that a profile's import left, if any; frees the tail's model. UNIMPLEMENTED:
- * another profile's has other outputs. */
+/* Adds the tail that the import of a profile's graph left, if any. UNIMPLEMENTED: another profile's
+ * has other outputs, or an output's rank is not known. */
 enum status build_tails_add(struct build_tails *tails, struct onnx_tail *tail,
-                            struct plan_profile *profile, struct error *err);
+                            const struct ir_graph *graph, struct plan_profile *profile,
+                            struct error *err);
 /* Hands the memory over to the plan, behind the last profile. */
 void build_tails_give(struct build_tails *tails);
 

@@ -291,15 +291,11 @@ static void add_output(struct finish *f, const struct onnx_value_info *info)
                    "output '%s' is declared as %s: only tensors of numbers can be answered; "
                    "let the model give what is inside as outputs of its own",
                    info->name, info->is_tensor ? onnx_type_name(info->type) : "no tensor");
-    else if (late && !info->has_shape)
-        map_refuse(m,
-                   "output '%s' has no rank in the model's file: declare its shape there, with "
-                   "names for sizes that a request tells",
-                   info->name);
     if (map_failed(m))
         return;
     struct onnx_tail_output *to = &out->outputs[out->n_outputs++];
-    *to = (struct onnx_tail_output){info->name, onnx_dtype(info->type), {.rank = info->rank}};
+    *to = (struct onnx_tail_output){
+        info->name, onnx_dtype(info->type), {.rank = info->rank}, late && !info->has_shape};
     for (uint32_t d = 0; d < info->rank && late; d++)
         to->shape.dim[d] = onnx_axis_is_fixed(&info->dims[d]) ? info->dims[d].value : -1;
     if (!late)

@@ -53,6 +53,7 @@ struct onnx_tail_output {
     const char *name; /* the file's */
     enum dtype dtype;
     struct shape shape; /* -1: a request tells */
+    bool unranked;      /* the file does not tell its rank, and `shape` means nothing */
 };
 
 struct onnx_tail {

@@ -128,10 +128,28 @@ def models():
            ["h"]), N("Conv", ["h", "p"], ["y"])], [given("x", ["N", 8, 5, 5])], [("y", FLOAT)],
            [weights("w", 8, 1, 3, 3), weights("s", 8), weights("b", 8), weights("m", 8),
            known("v", np.ones(8), np.float32), weights("p", 16, 8, 1, 1)], "1,3")
+    yield ("late", [N("Relu", ["x"], ["r"]), N("NonZero", ["r"], ["n"]), N("Transpose", ["n"],
+           ["t"]), N("GatherND", ["r", "t"], ["v"]), N("Mul", ["v", "k"], ["y"])], [given("x", [3,
+           4])], [("y", FLOAT, ["n"]), ("t", INT64, ["n", 2]), ("r", FLOAT, [3, 4])], [known("k",
+           0.5)], "1")
+    yield ("late_boxes", [N("Sigmoid", ["s"], ["p"]), N("NonMaxSuppression", ["b", "p", "k", "o"],
+           ["i"]), N("Shape", ["i"], ["h"]), N("Gather", ["h", "z"], ["c"]), N("Range", ["z", "c",
+           "u"], ["y"])], [given("b", [1, 6, 4]), given("s", [1, 2, 6])], [("i", INT64, ["n", 3]),
+           ("y", INT64, ["n"])], [ints("k", 3), known("o", 0.5), known("z", 0, np.int64),
+           known("u", 1, np.int64)], "1")
+    body = helper.make_graph(
+        [N("Add", ["a", "d"], ["b"]), N("Less", ["b", "f"], ["w"]), N("Identity", ["b"], ["e"])],
+        "body", [given("i", [], INT64), given("g", [], BOOL), given("a", [])],
+        [given("w", [], BOOL), given("b", []), given("e", [])])
+    yield ("late_loop", [N("ReduceMax", ["x"], ["m"], keepdims=0), N("Max", ["m", "f4"], ["d"]),
+           N("Loop", ["n", "t", "f4"], ["s", "y"], body=body)], [given("x", [5])], [("s", FLOAT,
+           []), ("y", FLOAT, ["n"])], [known("n", 9, np.int64), known("t", True, bool), known("f",
+           2.0), known("f4", 0.25)], "1")
 
 
 def write(inferctl, folder, name, nodes, inputs, outputs, constants, batches):
-    ends = [helper.make_tensor_value_info(n, dtype, None) for n, dtype in outputs]
+    ends = [helper.make_tensor_value_info(n, dtype, shape[0] if shape else None)
+            for n, dtype, *shape in outputs]
     graph = helper.make_graph(nodes, name, inputs, ends, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     path = folder / f"{name}.onnx"

@@ -345,8 +345,14 @@ class Refused(unittest.TestCase):
     def test_what_is_no_tensor_of_known_rank(self):
         nz = [N("NonZero", ["x"], ["y"])]
         made = graph(nz, [("x", F, [4])], [("y", I, ["one", "n"])])
-        made.graph.output[0].type.tensor_type.ClearField("shape")
-        self.check(made, "output 'y' has no rank", "declare its shape")
+        made = graph([*nz, N("GatherND", ["x", "table"], ["z"])], [("x", F, [4])],
+                     [("y", I, ["one", "n"]), ("z", F, [1])], [("table", ints([9]))])
+        made.graph.node[1].input[1] = "t"
+        made.graph.node.insert(1, N("Expand", ["table", "shape"], ["t"]))
+        made.graph.node.insert(1, N("Shape", ["y"], ["shape"]))
+        for output in made.graph.output:
+            output.type.tensor_type.ClearField("shape")
+        self.check(made, "the rank of output 'y'", "declare its shape")
         made = graph(nz, [("x", F, [4])], [("y", TensorProto.STRING, ["n"])])
         self.check(made, "output 'y' is declared as STRING", "outputs of its own")
 

@@ -24,7 +24,8 @@ static int put(const char *folder, const char *name, const void *head, size_t he
     return fclose(f);
 }
 
-/* Writes a seed from a plan's file: a 2, the sizes of weights and code, and the structure. */
+/* Writes a seed from a plan's file: a 2, the sizes of weights and code, and the structure. Or a 3,
+ * these sizes and the tail's, structure and tail. */
 static int put_structure(const char *folder, const char *plan)
 {
     struct error err;
@@ -33,13 +34,20 @@ static int put_structure(const char *folder, const char *plan)
     if (file_map_path(plan, 0, &map, &err))
         return 1;
     const struct plan_header *h = map.data;
+    const unsigned char *from = map.data;
     uint64_t weights = (h->weights_size + 63) / 64, code = (h->code_size + 63) / 64;
-    const unsigned char units[3] = {2, (unsigned char)weights,
-                                    (unsigned char)(weights >> 8 | code << 2)};
-    int rc = weights >> 10 || code >> 6;
-    if (!rc)
-        rc = put(folder, slash ? slash + 1 : plan, units, 3,
-                 (const unsigned char *)map.data + h->structure_offset, h->structure_size);
+    unsigned char units[5] = {h->tail_size ? 3 : 2, (unsigned char)weights,
+                              (unsigned char)(weights >> 8 | code << 2),
+                              (unsigned char)h->tail_size, (unsigned char)(h->tail_size >> 8)};
+    size_t size = h->structure_size + h->tail_size;
+    unsigned char *both = malloc(size + 1);
+    int rc = weights >> 10 || code >> 6 || h->tail_size >> 16 || !both;
+    if (!rc) {
+        memcpy(both, from + h->structure_offset, h->structure_size);
+        memcpy(both + h->structure_size, from + h->tail_offset, h->tail_size);
+        rc = put(folder, slash ? slash + 1 : plan, units, h->tail_size ? 5 : 3, both, size);
+    }
+    free(both);
     file_unmap(&map);
     return rc;
 }

@@ -41,7 +41,7 @@ ENGINE_LAYERS = {
     "plan": [".", "ir"],
     "quant": ["ir"],
     "guard": [".", "ir", "tune"],
-    "build": [".", "ir", "import", "passes", "tune", "guard", "plan", "quant", "runtime"],
+    "build": [".", "ir", "import", "passes", "tune", "guard", "plan", "quant", "runtime", "cpu"],
     "runtime": [".", "ir", "import", "plan", "plugin", "cpu"],
     "library": [".", "ir", "plugin", "runtime"],
     "cpu": [".", "ir", "plugin"],

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tail section of a plan: kept byte for byte, and bounded. What lies in it is the engine's. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/plan/format.h"
+#include "tests/test.h"
+#include "tests/unit/plan/sample.h"
+
+static const char bytes[] = "constants, and behind them the tail's model";
+
+/* The sample for one instance, whose outputs a tail reads. */
+static struct plan *late_plan(void)
+{
+    struct plan *plan = sample_plan();
+    assert_non_null(plan);
+    ir_graph_free(plan->profiles[1].graph);
+    plan->n_profiles = 1;
+    plan->batched = false;
+    plan->inputs[0].shape.dim[0] = 1;
+    for (uint32_t i = 0; i < plan->n_outputs; i++)
+        plan->outputs[i].shape.dim[0] = 1;
+    plan->n_late = 2;
+    plan->late[0] = (struct plan_binding){"boxes", DTYPE_F32, {.rank = 2, .dim = {-1, 4}}};
+    plan->late[1] = (struct plan_binding){"count", DTYPE_I64, {.rank = 0}};
+    plan->tail = bytes;
+    plan->tail_bytes = sizeof(bytes);
+    plan->profiles[0].tail_offset = 11;
+    plan->profiles[0].tail_size = sizeof(bytes) - 11;
+    return plan;
+}
+
+static struct plan *rewritten(const struct plan *plan)
+{
+    char path[] = "/tmp/inferd-tail-XXXXXX";
+    struct error err;
+    struct plan *read = NULL;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    if (plan_write(path, plan, &err) || plan_read(path, &read, &err))
+        fail_msg("%s", err.text);
+    unlink(path);
+    return read;
+}
+
+static void a_tail_comes_back_as_it_was(void **state)
+{
+    struct plan *plan = late_plan(), *read = rewritten(plan);
+    (void)state;
+    assert_int_equal(read->tail_bytes, sizeof(bytes));
+    assert_memory_equal(read->tail, bytes, sizeof(bytes));
+    assert_int_equal(read->profiles[0].tail_offset, 11);
+    assert_int_equal(read->profiles[0].tail_size, sizeof(bytes) - 11);
+    assert_int_equal(read->n_late, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_string_equal(read->late[i].name, plan->late[i].name);
+        assert_int_equal(read->late[i].dtype, plan->late[i].dtype);
+        assert_true(shape_equal(&read->late[i].shape, &plan->late[i].shape));
+    }
+    plan_free(read);
+    plan_free(plan);
+}
+
+static void a_plan_without_tails_has_no_such_section(void **state)
+{
+    struct plan *plan = sample_plan(), *read = rewritten(plan);
+    (void)state;
+    assert_int_equal(read->tail_bytes, 0);
+    assert_int_equal(read->n_late, 0);
+    plan_free(read);
+    plan_free(plan);
+}
+
+static void assert_refused(struct plan *plan, const char *part)
+{
+    struct error err;
+    assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+    if (!strstr(err.text, part))
+        fail_msg("'%s' does not say '%s'", err.text, part);
+    plan_free(plan);
+}
+
+static void what_a_tail_may_not_be(void **state)
+{
+    struct plan *plan = late_plan();
+    (void)state;
+    plan->profiles[0].tail_size = 0;
+    assert_refused(plan, "outside of its section");
+    plan = late_plan();
+    plan->profiles[0].tail_offset = sizeof(bytes) + 1;
+    assert_refused(plan, "outside of its section");
+    plan = late_plan();
+    plan->profiles[0].tail_size = UINT64_MAX;
+    assert_refused(plan, "outside of its section");
+    plan = late_plan();
+    plan->n_late = 0;
+    assert_refused(plan, "outside of its section");
+    plan = sample_plan();
+    plan->n_late = 1;
+    plan->late[0] = (struct plan_binding){"boxes", DTYPE_F32, {.rank = 0}};
+    assert_refused(plan, "batched");
+}
+
+static void what_its_outputs_may_not_be(void **state)
+{
+    struct plan *plan = late_plan();
+    (void)state;
+    plan->late[1].name = "boxes";
+    assert_refused(plan, "an output of a tail");
+    plan = late_plan();
+    plan->late[0].name = "a name";
+    assert_refused(plan, "an output of a tail");
+    plan = late_plan();
+    plan->late[0].dtype = DTYPE_NONE;
+    assert_refused(plan, "an output of a tail");
+    plan = late_plan();
+    plan->late[0].shape.dim[1] = -2;
+    assert_refused(plan, "an output of a tail");
+    plan = late_plan();
+    plan->late[0].shape.dim[1] = IR_MAX_DIM + 1;
+    assert_refused(plan, "an output of a tail");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tail_comes_back_as_it_was),
+        cmocka_unit_test(a_plan_without_tails_has_no_such_section),
+        cmocka_unit_test(what_a_tail_may_not_be),
+        cmocka_unit_test(what_its_outputs_may_not_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
