@@ -179,7 +179,11 @@ static void print_json(const struct plan *plan, const struct inspect_args *args)
     json_bool(&j, "batched", plan->batched);
     json_uint(&j, "weight_bytes", plan->weight_bytes);
     json_bindings(&j, "inputs", plan->inputs, plan->n_inputs);
-    json_bindings(&j, "outputs", plan->outputs, plan->n_outputs);
+    if (plan->n_late)
+        json_bindings(&j, "outputs", plan->late, plan->n_late);
+    else
+        json_bindings(&j, "outputs", plan->outputs, plan->n_outputs);
+    json_uint(&j, "tail_bytes", plan->tail_bytes);
     exactness_json(&j, plan);
     json_list(&j, "free");
     for (uint32_t i = 0; i < plan->n_free; i++) {
@@ -290,7 +294,13 @@ static void print_text(const struct plan *plan, const struct inspect_args *args)
     printf("\nmodel    digest %s, %s\n", plan->digest, plan->batched ? "batched" : "not batched");
     printf("weights  %.2f MiB\n", (double)plan->weight_bytes / (1 << 20));
     print_bindings("input", plan->inputs, plan->n_inputs);
-    print_bindings("output", plan->outputs, plan->n_outputs);
+    if (plan->n_late)
+        print_bindings("output", plan->late, plan->n_late);
+    else
+        print_bindings("output", plan->outputs, plan->n_outputs);
+    if (plan->n_late)
+        printf("tail     %.2f MiB: runs on the CPU behind the layers; a request tells its sizes\n",
+               (double)plan->tail_bytes / (1 << 20));
     exactness_print(plan, "", UINT32_MAX);
     for (uint32_t i = 0; i < plan->n_free; i++) {
         printf("free     ");

@@ -68,6 +68,9 @@ static void print_text(const char *path, const struct onnx_survey *s)
     printf("\n");
     for (uint32_t i = 0; i < s->n_refused; i++)
         print_refused(&s->refused[i]);
+    if (s->n_late)
+        printf("late     %u nodes run on the CPU, behind the others: a request tells their sizes\n",
+               s->n_late);
     if (s->unbound)
         printf("shapes   were not checked: give --dim %s=N\n", s->unbound);
     else if (!s->n_refused)
@@ -122,6 +125,7 @@ static void print_json(const char *path, const struct onnx_survey *s)
     json_values(&j, "outputs", s->outputs, s->n_outputs);
     json_uint(&j, "nodes", s->n_nodes);
     json_findings(&j, "ops", s->ops, s->n_ops);
+    json_uint(&j, "late", s->n_late);
     json_findings(&j, "refused", s->refused, s->n_refused);
     json_text(&j, "unbound", s->unbound ? s->unbound : "");
     json_end(&j);

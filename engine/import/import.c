@@ -529,6 +529,8 @@ enum status map_import(struct onnx_model *model, const struct onnx_options *opti
         return error_no_memory(err, "a graph");
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = m.graph;
     import_graph(&m);
+    if (survey)
+        survey->n_late = late.n;
     map_scope_free(&names);
     map_set_free(&late.names);
     free(late.nodes);

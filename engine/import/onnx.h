@@ -182,6 +182,7 @@ struct onnx_survey {
     const char *unbound;   /* a dimension without a value: no shapes were looked at; NULL: none */
     uint64_t weight_bytes; /* the size of all initializers */
     uint32_t n_nodes;      /* with the nodes of branches and loops */
+    uint32_t n_late;       /* nodes that a tail would have */
     uint32_t n_inputs, n_outputs, n_ops, n_refused;
     struct onnx_survey_value *inputs, *outputs;
     struct onnx_finding ops[ONNX_FINDINGS_MAX], refused[ONNX_FINDINGS_MAX];

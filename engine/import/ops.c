@@ -92,7 +92,7 @@ static const struct map_op ops[] = {
     {"If", "", 1, LAST, map_if, 0, IO(1, 1, MANY), T(BOOL), OP(SELECT),
      "then_branch:g else_branch:g", NULL},
     {"Loop", "", 1, LAST, map_loop, 0, IO(0, MANY, MANY), T(I64), OP(CONCAT),
-     "body:g", "more than 1,024 iterations that are known when the plan is built"},
+     "body:g", NULL},
     {"Scan", "", 9, LAST, map_scan, 0, IO(1, MANY, MANY), ANY, OP(SLICE) | OP(CONCAT),
      "body:g num_scan_inputs:i scan_input_axes:I scan_input_directions:I scan_output_axes:I "
      "scan_output_directions:I", "more than 1,024 iterations"},

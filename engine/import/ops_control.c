@@ -6,7 +6,8 @@
  *
  * If only a request knows the condition of an If, both branches are computed and one result is
  * chosen. For that the branches must give the same types and shapes, and neither may be able to
- * fail. A Loop whose end only a request knows is refused.
+ * fail; else the If is late (late.h). So is a Loop whose end only a request knows, and one of too
+ * many iterations to be unrolled.
  */
 #include "engine/import/ops.h"
 
@@ -314,6 +315,8 @@ void map_loop(struct mapper *m)
     int64_t trips = read_trips(m);
     uint32_t cond = map_in_opt(m, 1);
     read_loop(m, &u);
+    if (trips > iterations_max(m) && cond == IR_NONE) /* nothing else ends it */
+        map_unknown(m, "%" PRId64 " iterations, the limit is %u", trips, iterations_max(m));
     u.max = trips < 0 || trips > iterations_max(m) ? iterations_max(m) : (uint32_t)trips;
     bool go_on = map_failed(m) || cond == IR_NONE || loop_goes_on(m, cond);
     if (map_failed(m))
@@ -323,7 +326,7 @@ void map_loop(struct mapper *m)
         u.inputs[2 + i] = map_in(m, 2 + i);
     while (go_on && !map_failed(m) && (trips < 0 || u.n < trips)) {
         if (u.n == u.max) {
-            map_refuse(m, "more than %u iterations", u.max);
+            map_unknown(m, "more than %u iterations", u.max);
             break;
         }
         u.inputs[0] = emit_scalar(m, DTYPE_I64, u.n);
@@ -446,7 +449,7 @@ void map_scan(struct mapper *m)
     read_scan(m, s);
     int64_t length = read_length(m, s);
     if (length > iterations_max(m))
-        map_refuse(m, "%" PRId64 " iterations, the limit is %u", length, iterations_max(m));
+        map_unknown(m, "%" PRId64 " iterations, the limit is %u", length, iterations_max(m));
     if (map_failed(m))
         return;
     s->u.max = (uint32_t)length;

@@ -72,24 +72,28 @@ static enum status isolate(const struct ir_graph *graph, const struct ir_node *n
     return STATUS_OK;
 }
 
-/* Runs the node by the tactic. UNIMPLEMENTED, FAILED_PRECONDITION: another one has to. */
+static enum status launch(const struct tail_evaluator *e, struct backend_op *op, uint32_t n,
+                          const void *const *inputs, void *const *outputs, struct error *err)
+{
+    const struct backend *backend = e->device->backend;
+    CLEANUP(cleanup_free) void *workspace = NULL;
+    void *in[IR_MAX_INPUTS];
+    uint64_t bytes = backend->op_workspace(op);
+    if (bytes && !(workspace = aligned_alloc(BACKEND_ALIGN, (bytes + BACKEND_ALIGN - 1) /
+                                                                BACKEND_ALIGN * BACKEND_ALIGN)))
+        return error_no_memory(err, "a layer's workspace");
+    memcpy(in, inputs, n * sizeof(in[0])); /* kernels do not write to inputs */
+    return backend->op_launch(op, e->stream, in, outputs, workspace, err);
+}
+
+/* Runs the node by the tactic. */
 static enum status run(const struct tail_evaluator *e, const struct choice *c,
                        const void *const *inputs, void *const *outputs, struct error *err)
 {
-    const struct backend *backend = e->device->backend;
     struct backend_op *op = NULL;
-    void *workspace = NULL, *in[IR_MAX_INPUTS];
-    TRY(backend->op_prepare(e->stream, c->graph, c->node, &c->tactic, &op, err));
-    uint64_t bytes = backend->op_workspace(op);
-    enum status status = STATUS_OK;
-    if (bytes && !(workspace = aligned_alloc(BACKEND_ALIGN, (bytes + BACKEND_ALIGN - 1) /
-                                                                BACKEND_ALIGN * BACKEND_ALIGN)))
-        status = error_no_memory(err, "a layer's workspace");
-    memcpy(in, inputs, c->node->n_inputs * sizeof(in[0])); /* kernels do not write to inputs */
-    if (!status)
-        status = backend->op_launch(op, e->stream, in, outputs, workspace, err);
-    backend->op_free(op);
-    free(workspace);
+    TRY(e->device->backend->op_prepare(e->stream, c->graph, c->node, &c->tactic, &op, err));
+    enum status status = launch(e, op, c->node->n_inputs, inputs, outputs, err);
+    e->device->backend->op_free(op);
     return status;
 }
 

@@ -8,7 +8,7 @@
 
 #include "engine/backend.h"
 
-/* What struct ir_evaluator calls `user`. Of one thread. */
+/* The user of tail_eval as an evaluator (struct ir_evaluator). Of one thread. */
 struct tail_evaluator {
     struct device *device; /* a CPU's */
     struct backend_stream *stream;

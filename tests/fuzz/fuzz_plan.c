@@ -3,8 +3,8 @@
  * Any bytes as a plan. If the first byte is 0, the rest is a whole file as it is. If the first byte
  * is 1 or 2, the next two bytes are the lengths of the weight section and of the code section in
  * units of 64 bytes (10 and 6 bits), and the rest is a structure section. A header with the right
- * lengths and digest is put in front, so that the decoder and the checks behind it are reached. If it
- * is 3, two more bytes are the length of a tail section, which is the end of the rest.
+ * lengths and digest is put in front, so that the decoder and the checks behind it are reached. If
+ * it is 3, two more bytes are the length of a tail section, which is the end of the rest.
  * Weights are zeros for 1, numbers for 2. A plan that is accepted must satisfy the checks a second
  * time; then it is loaded on the CPU and run (run_plan.c). In half of the fuzzer's inputs a
  * structure is changed at one field, with the lengths around the field right (bend_fields.c).

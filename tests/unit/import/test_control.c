@@ -420,7 +420,8 @@ static void r14_endless_loops_are_refused(void **state)
     static const struct {
         const char *inputs, *says;
     } rows[] = {
-        {"many t x", "1025 iterations, the limit is 1024"},
+        {"many - x", "1025 iterations, the limit is 1024"},
+        {"many t x", "more than 1024 iterations"},
         {"- t x", "more than 1024 iterations"},
         {"- - x", "more than 1024 iterations"},
         {"n t x", "its number of iterations is computed from an input"},
