@@ -48,8 +48,9 @@ enum status infer_dequantise(const struct infer *in, struct ir_type *out, uint32
     enum dtype from = ir_tensor_type(infer_input(in, 0));
     enum dtype to = (enum dtype)infer_int(in, IR_ATTR_TO);
     TRY(check_scales(in));
-    bool known = from != DTYPE_BOOL && !dtype_is_float(from) && dtype_size(from) <= 4;
-    if (!dtype_is_float(to) || !known || (from == DTYPE_F8 && infer_input(in, 2)))
+    if (from == DTYPE_BOOL || dtype_is_float(from))
+        return infer_fail(in, "input 0 is %s, not an integer or FP8", dtype_name(from));
+    if (!dtype_is_float(to) || dtype_size(from) > 4 || (from == DTYPE_F8 && infer_input(in, 2)))
         return infer_fail(in, "dequantises %s to %s", dtype_name(from), dtype_name(to));
     infer_like_first(in, out, n_out);
     out->dtype = to;

@@ -12,7 +12,7 @@
 
 __host__ __device__ inline bool number_is_float(int dtype)
 {
-    return dtype >= DTYPE_F16 && dtype <= DTYPE_F64;
+    return (dtype >= DTYPE_F16 && dtype <= DTYPE_F64) || dtype == DTYPE_F8;
 }
 
 #define NUMBER_CASES(CASE)                                                                         \
