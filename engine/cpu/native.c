@@ -104,6 +104,12 @@ bool native_has_layout(const struct shape *shape, enum ir_layout layout)
     return native_stored_make(shape, layout, &stored);
 }
 
+/* The tensor whose shape says whether a layout is of use. The smaller operand may come first. */
+static uint32_t leading(const struct ir_node *node)
+{
+    return node->op == IR_OP_BINARY ? node->outputs[0] : node->inputs[0];
+}
+
 /* Whether the node may run in the layout. */
 static bool in_layout(const struct ir_graph *graph, const struct ir_node *node,
                       enum ir_layout layout)
@@ -114,7 +120,7 @@ static bool in_layout(const struct ir_graph *graph, const struct ir_node *node,
         return true;
     if (layout >= IR_LAYOUT_COUNT_ || node->n_inputs == 0 ||
         (ir_layout_block(layout) && quantised) ||
-        !native_has_layout(&ir_tensor(graph, node->inputs[0])->shape, layout))
+        !native_has_layout(&ir_tensor(graph, leading(node))->shape, layout))
         return false;
     if (scaled && scaled_in_layouts[node->op])
         return true;

@@ -38,7 +38,7 @@ bool native_follows(const struct ir_graph *graph, const struct ir_node *node,
 {
     if (op->layout == IR_LAYOUT_PLAIN || tensor == IR_NONE)
         return false;
-    return op->inputs_follow || tensor == node->inputs[0] ||
+    return op->inputs_follow || (tensor == node->inputs[0] && node->op != IR_OP_BINARY) ||
            shape_equal(&ir_tensor(graph, tensor)->shape,
                        &ir_tensor(graph, node->outputs[0])->shape);
 }

@@ -219,8 +219,11 @@ static bool cut_chunks(struct native_op *op)
 bool native_chunks_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node, uint32_t n)
 {
-    const struct shape *x = &ir_tensor(graph, node->inputs[0])->shape;
-    bool whole = shape_equal(x, &ir_tensor(graph, node->outputs[0])->shape);
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    bool whole = false;
+    for (uint32_t i = 0; i < ir_node_own_inputs(node); i++)
+        whole = whole || (node->inputs[i] != IR_NONE &&
+                          shape_equal(&ir_tensor(graph, node->inputs[i])->shape, y));
     return (op->layout == IR_LAYOUT_PLAIN || whole) &&
            native_walk_make(op, graph, node, n, &op->walk) && cut_chunks(op);
 }

@@ -534,6 +534,9 @@ static void sums_and_functions_requantise(void **state UNUSED)
         "input x FP32[2,7,3,5]\ninput r FP32[2,7,1,1]\ny = binary \"b\" (x, r) func=mul\n",
         "input x FP32[2,7,3,5]\ninput r FP32[7,1,1]\ny = binary \"b\" (x, r) func=add\n",
         "input x FP32[1,1,3,5]\ninput r FP32[2,7,3,5]\ny = binary \"b\" (x, r) func=sub\n",
+        "input x FP32[2,70,1,1]\ninput r FP32[2,70,9,5]\ny = binary \"b\" (x, r) func=mul\n",
+        "input x FP32[2,7,1,5]\ninput r FP32[2,7,3,5]\ny = binary \"b\" (x, r) func=add\n",
+        "input x FP32[2,7,1,5]\ninput r FP32[2,7,3,1]\ny = binary \"b\" (x, r) func=mul\n",
         "input x FP32[3000]\ninput r FP32[1]\ny = binary \"b\" (x, r) func=add\n",
         "input x FP32[40]\ninput r FP32[40]\ny = unary \"b\" (x) func=relu then add(r)\n",
     };
