@@ -171,10 +171,11 @@ enum backend_feature {
     BACKEND_ATTENTION = 1, /* the backend has kernels for IR_OP_ATTENTION */
     BACKEND_MERGE = 2,     /* nodes of one kind that read the same input are worth merging */
     BACKEND_SCALES = 4,    /* the backend has kernels for formats with a scale */
-    BACKEND_WIDENS = 8,  /* 16-bit floats of a model are computed in FP32 (engine/build/widen.h) */
-    BACKEND_LANES = 16,  /* products are faster if their rows are whole vectors of 8 */
-    BACKEND_F8 = 32,     /* the backend has kernels for floats of 8 bits */
-    BACKEND_SIGNED = 64, /* of 8-bit integers, products read those with a sign alone */
+    BACKEND_WIDENS = 8,   /* 16-bit floats of a model are computed in FP32 (engine/build/widen.h) */
+    BACKEND_LANES = 16,   /* products are faster if their rows are whole vectors of 8 */
+    BACKEND_F8 = 32,      /* the backend has kernels for floats of 8 bits */
+    BACKEND_SIGNED = 64,  /* of 8-bit integers, products read those with a sign alone */
+    BACKEND_TABLES = 128, /* chains of functions of one tensor of bytes are looked up */
 };
 
 struct backend {

@@ -85,6 +85,7 @@ static enum status fuse_graph(struct ir_graph *graph, const struct build_options
         context.attention = options->device->backend->features & BACKEND_ATTENTION;
         context.merge = options->device->backend->features & BACKEND_MERGE;
         context.lanes = options->device->backend->features & BACKEND_LANES;
+        context.tables = options->device->backend->features & BACKEND_TABLES;
     }
     report->imported = graph->n_nodes;
     if (options->device && options->device->backend->features & BACKEND_WIDENS)

@@ -20,6 +20,7 @@
     ROW(skip_expand, "elementwise operations broadcast by themselves")                             \
     ROW(merge_shuffles, "reshapes, transposes and slices in a row become one")                     \
     ROW(erase_requantise, "quantising again by the same scale changes nothing")                    \
+    ROW(fuse_tables, "rounded functions of bytes that meet these bytes again")                     \
     ROW(merge_chains, "reshapes with transposes between become one transpose")                     \
     ROW(gather_slices, "slices of one tensor put together again are a gather")                     \
     ROW(sink_transposes, "sums and products stand before transposes of channels")                  \

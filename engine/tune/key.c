@@ -9,7 +9,7 @@
 #include "engine/tune/internal.h"
 
 /* Version of the spelling: part of each key. */
-enum { SPELLING = 3 };
+enum { SPELLING = 4 };
 
 struct spelling {
     XXH3_state_t *state;
@@ -109,12 +109,23 @@ static void put_ranges(struct spelling *s, const struct ir_graph *graph, const s
     }
 }
 
+/* The first input that is the same tensor: kernels may read it once. */
+static uint32_t first_use(const struct ir_node *node, uint32_t i)
+{
+    uint32_t first = 0;
+    while (node->inputs[first] != node->inputs[i])
+        first++;
+    return first;
+}
+
 static void put_node(struct spelling *s, const struct ir_graph *graph, const struct ir_node *node)
 {
     put_u64(s, node->op);
     put_u64(s, node->n_inputs);
-    for (uint32_t i = 0; i < node->n_inputs; i++)
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
         put_tensor(s, graph, node->inputs[i]);
+        put_u64(s, first_use(node, i));
+    }
     put_u64(s, node->n_outputs);
     for (uint32_t i = 0; i < node->n_outputs; i++)
         put_tensor(s, graph, node->outputs[i]);

@@ -21,6 +21,12 @@ static uint32_t copy_tensor(struct ir_graph *to, const struct ir_graph *graph,
     return format.layout == IR_LAYOUT_OPAQUE || ir_tensor_set_format(to, id, format) ? id : IR_NONE;
 }
 
+static bool same_port(const struct tactic_port *a, const struct tactic_port *b)
+{
+    return a->format.layout == b->format.layout && a->format.dtype == b->format.dtype &&
+           a->format.scale == b->format.scale && a->packed_bytes == b->packed_bytes;
+}
+
 static bool add_output(struct ir_graph *to, uint32_t node, uint32_t tensor)
 {
     struct ir_node *n = ir_node(to, node);
@@ -31,13 +37,31 @@ static bool add_output(struct ir_graph *to, uint32_t node, uint32_t tensor)
     return true;
 }
 
-static bool copy_node(struct ir_graph *to, const struct ir_graph *graph, const struct ir_node *node)
+/* The first input that is the same tensor; a tactic may want a tensor in two forms, which are two
+ * tensors then. */
+static uint32_t first_use(const struct ir_node *node, uint32_t i, const struct tactic *tactic)
+{
+    uint32_t k = 0;
+    while (k < i && (node->inputs[k] != node->inputs[i] ||
+                     (tactic && !same_port(tune_port_in(tactic, k), tune_port_in(tactic, i)))))
+        k++;
+    return k;
+}
+
+/* `tactic` NULL: no form is known yet. */
+static bool copy_node(struct ir_graph *to, const struct ir_graph *graph, const struct ir_node *node,
+                      const struct tactic *tactic)
 {
     uint32_t inputs[IR_MAX_INPUTS];
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         inputs[i] = IR_NONE;
         if (node->inputs[i] == IR_NONE)
             continue;
+        uint32_t first = first_use(node, i, tactic);
+        if (first < i) {
+            inputs[i] = inputs[first];
+            continue;
+        }
         const struct ir_tensor *t = ir_tensor(graph, node->inputs[i]);
         inputs[i] = copy_tensor(to, graph, t, t->format);
         if (inputs[i] == IR_NONE)
@@ -58,16 +82,22 @@ static bool copy_node(struct ir_graph *to, const struct ir_graph *graph, const s
     return true;
 }
 
-enum status tune_sample_new(const struct ir_graph *graph, const struct ir_node *node,
-                            struct ir_graph **out, struct error *err)
+static enum status sample_new(const struct ir_graph *graph, const struct ir_node *node,
+                              const struct tactic *tactic, struct ir_graph **out, struct error *err)
 {
     struct ir_graph *sample = ir_graph_new();
-    if (!sample || !copy_node(sample, graph, node)) {
+    if (!sample || !copy_node(sample, graph, node, tactic)) {
         ir_graph_free(sample);
         return error_no_memory(err, "the tuner");
     }
     *out = sample;
     return STATUS_OK;
+}
+
+enum status tune_sample_new(const struct ir_graph *graph, const struct ir_node *node,
+                            struct ir_graph **out, struct error *err)
+{
+    return sample_new(graph, node, NULL, out, err);
 }
 
 enum status tune_sample_reformat(const struct ir_graph *graph, uint32_t tensor,
@@ -115,8 +145,8 @@ static bool shape_ports(struct ir_graph *sample, const struct tactic *tactic)
 enum status tune_sample_shaped(const struct ir_graph *sample, const struct tactic *tactic,
                                struct ir_graph **out, struct error *err)
 {
-    struct ir_graph *copy;
-    TRY(tune_sample_new(sample, ir_node(sample, 0), &copy, err));
+    struct ir_graph *copy = NULL;
+    TRY(sample_new(sample, ir_node(sample, 0), tactic, &copy, err));
     if (!shape_ports(copy, tactic)) {
         ir_graph_free(copy);
         return error_set(err, STATUS_INTERNAL,

@@ -112,6 +112,39 @@ static const struct rewrite_case cases[] = {
      "q = quantise \"q\" (c, t FP32[]=0.25) to=2\n"
      "output p\noutput q\n",
      NULL, NULL},
+    /* --- fuse_tables --- */
+    {"a gate that is rounded to bytes", "erase_requantise fuse_tables",
+     "input q UINT8[2,3]\n"
+     "x = dequantise \"d\" (q, s FP32[]=0.5, z UINT8[]=128) to=12\n"
+     "a = unary \"a\" (x) func=sigmoid\n"
+     "p = quantise \"p\" (a, t FP32[]=0.0625, v INT8[]=-100) to=6\n"
+     "e = dequantise \"e\" (p, t, v) to=12\n"
+     "y = binary \"y\" (x, e) func=mul\n"
+     "output y\n",
+     "input q UINT8[2,3]\n"
+     "x FP32[2,3] = dequantise \"d\" (q, s FP32[], z UINT8[]) to=12\n"
+     "y FP32[2,3] = unary \"a + y\" (x) func=sigmoid then div(t FP32[]), clip(-28,227,0), "
+     "round, linear(0.0625,0,0), mul(x)\n"
+     "output y\n",
+     "a + y"},
+    {"gates of floats, of other bytes, and such as others read", "erase_requantise fuse_tables",
+     "input q UINT8[2,3]\n"
+     "input r FP32[2,3]\n"
+     "x = dequantise \"d\" (q, s FP32[]=0.5, z UINT8[]=128) to=12\n"
+     "a = unary \"a\" (x) func=sigmoid\n"
+     "p = quantise \"p\" (a, t FP32[]=0.0625, v INT8[]=-100) to=6\n"
+     "e = dequantise \"e\" (p, t, v) to=12\n"
+     "y = binary \"y\" (r, e) func=mul\n"
+     "b = unary \"b\" (r) func=sigmoid\n"
+     "o = quantise \"o\" (b, t, v) to=6\n"
+     "f = dequantise \"f\" (o, t, v) to=12\n"
+     "w = binary \"w\" (r, f) func=mul\n"
+     "c = unary \"c\" (x) func=tanh\n"
+     "m = quantise \"m\" (c, t, v) to=6\n"
+     "g = dequantise \"g\" (m, t, v) to=12\n"
+     "u = binary \"u\" (x, g) func=mul\n"
+     "output y\noutput w\noutput u\noutput g\n",
+     NULL, NULL},
     /* --- merge_equal --- */
     {"equal nodes, a row of them, equal constants", "merge_equal",
      "input x FP32[4]\n"
