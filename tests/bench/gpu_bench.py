@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """inferd on one GPU beside its peers, in one run.
 
-  gpu_bench.py --bin FOLDER --work FOLDER [--parts peers,build,engine,layers,copies,daemon] [...]
+  gpu_bench.py --bin FOLDER --work FOLDER [--parts peers,build,engine,layers,copies,daemon,doors]
 
 FOLDER of --bin holds inferd and inferctl; models, plans and the timing cache go to --work and are
 used again by the next call. Prints tables as they stand in docs/performance.md."""
@@ -245,9 +245,41 @@ class Bench:
             f"100 us: {check('one client within 100 us', one['p50_us'] - alone <= 100)}\n")
 
 
+    def part_doors(self):
+        """gRPC, loaded by h2load, beside the framed port and the engine alone."""
+        say("### Doors on loopback, ResNet-50, uint8 input\n")
+        plan, rows, top, body = self.served_plan(), [], 128, self.work / "image.grpc"
+        body.write_bytes(image_request())
+        inside = self.bench(plan, top, 2, extra=["--input-copy", "pinned"])["throughput"]
+        for loops in (1, 2, 4):
+            with Daemon(self, plan, loops, 2, top, doors=["--grpc", "127.0.0.1:0"]) as daemon:
+                framed = daemon.load(512)["throughput"]
+                before = daemon.cpu_s()
+                grpc = daemon.load_grpc(body, int(inside * (self.args.seconds + 1)))
+                used = daemon.cpu_s() - before
+            rows.append([loops, f"{framed:.0f}", f"{framed / inside:.3f}", f"{grpc:.0f}",
+                         f"{grpc / inside:.3f}", f"{used:.1f}"])
+        say(f"in-process with two contexts, batch {top}: {inside:.0f} images/s\n")
+        table(["io_threads", "framed: images/s", "of in-process", "gRPC: images/s",
+               "of in-process", "CPU seconds of gRPC"], rows)
+        say("gRPC, highest:", check("gRPC >= 0.9 of in-process",
+                                    max(float(r[4]) for r in rows) >= 0.9), "\n")
+
+
+def image_request():
+    """A gRPC message with one image of zeros."""
+    sys.path.insert(0, str(HERE.parent / "integration"))
+    from wire import message, varint
+    dims = b"".join(varint(n) for n in (1, 3, 224, 224))
+    given = message((1, "input"), (2, "UINT8"), (3, dims))
+    body = message((1, "resnet50"), (5, given), (7, bytes(3 * 224 * 224)))
+    return b"\0" + len(body).to_bytes(4, "big") + body
+
+
 class Daemon:
-    def __init__(self, bench, plan, loops, workers, max_batch, delay=1000):
+    def __init__(self, bench, plan, loops, workers, max_batch, delay=1000, doors=()):
         self.bench = bench
+        self.doors = list(doors)
         self.config = bench.work / "daemon.yaml"
         self.config.write_text(f"io_threads: {loops}\nworkers: {workers}\n")
         self.words = ["--max-batch", str(max_batch), "--max-delay-us", str(delay),
@@ -256,13 +288,15 @@ class Daemon:
     def __enter__(self):
         self.process = subprocess.Popen(
             [str(pathlib.Path(self.bench.args.bin) / "inferd"), "--config", str(self.config),
-             "--device", "cuda", "--listen", "127.0.0.1:0", *self.words],
+             "--device", "cuda", "--listen", "127.0.0.1:0", *self.doors, *self.words],
             stderr=subprocess.PIPE, text=True)
-        lines = []
+        lines, found_at = [], {}
         for line in self.process.stderr:
             lines.append(line)
-            if found := re.search(r"ready (127\.0\.0\.1:\d+)", line):
-                self.address = found.group(1)
+            if found := re.search(r"ready (127\.0\.0\.1:\d+)(?: \((\w+)\))?$", line.rstrip()):
+                found_at[found.group(2)] = found.group(1)
+            if len(found_at) == 1 + len(self.doors) // 2:
+                self.address, self.grpc = found_at[None], found_at.get("grpc")
                 return self
         raise RuntimeError("inferd did not start: " + "".join(lines)[-600:])
 
@@ -274,6 +308,28 @@ class Daemon:
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")")[1].split()
         user, system = (int(f) / os.sysconf("SC_CLK_TCK") for f in fields[11:13])
         return f"{user + system:.1f}, {system:.1f}"
+
+    def cpu_s(self):
+        return float(self.busy().split(",")[0])
+
+    def load_grpc(self, body, requests, processes=4, connections=8, streams=16):
+        """Requests a second of h2load, from `bin` or the system."""
+        own = pathlib.Path(self.bench.args.bin) / "h2load"
+        command = [str(own) if own.exists() else "h2load", "-n", str(requests // processes),
+                   "-c", str(connections), "-m", str(streams), "-w", "24", "-W", "24", "-d",
+                   str(body), "-H", "content-type: application/grpc", "-H", "te: trailers",
+                   f"http://{self.grpc}/inference.GRPCInferenceService/ModelInfer"]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+                   for _ in range(processes)]
+        rate = 0
+        for process in running:
+            text, _ = process.communicate(timeout=120)
+            done = re.search(r"requests: .* (\d+) succeeded, 0 failed, 0 errored", text)
+            data = re.search(r"\((\d+)\) data", text)
+            if not done or int(data.group(1)) < 4000 * int(done.group(1)):
+                raise RuntimeError(f"h2load: {text.strip()[-400:]}")
+            rate += float(re.search(r"finished in [^,]*, ([\d.]+) req/s", text).group(1))
+        return rate
 
     def load(self, clients, processes=4):
         command = [str(pathlib.Path(self.bench.args.bin) / "inferctl"), "load", self.address,
