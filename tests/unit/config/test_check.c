@@ -186,6 +186,38 @@ static void byte_limits_fit_into_one_another(void **state)
     config_free(config);
 }
 
+/* What layers run on is NAME=WHAT, or a name; options cannot be slipped in. */
+static void texts_for_the_builder_have_a_form(void **state)
+{
+    static const struct {
+        enum config_size kind;
+        const char *path, *text, *said;
+    } rows[] = {
+        {CONFIG_PIN, "m.onnx", "conv*=fp16", NULL},
+        {CONFIG_PIN, "m.onnx", "a=b=c", NULL},
+        {CONFIG_PIN, "m.onnx", "conv", "models[0].pin[0]: expected NAME=WHAT, got \"conv\""},
+        {CONFIG_PIN, "m.onnx", "--x=1", "models[0].pin[0]: expected NAME=WHAT"},
+        {CONFIG_KEEP, "m.onnx", "softmax", NULL},
+        {CONFIG_KEEP, "m.onnx", "", "models[0].keep[0]: expected a NAME"},
+        {CONFIG_KEEP, "m.onnx", "-v", "models[0].keep[0]: expected a NAME, got \"-v\""},
+        {CONFIG_KEEP, "m.plan", "softmax", "models[0].keep[0]: expected nothing"},
+        {CONFIG_DIMS, "m.onnx", "seq=", "models[0].dims[0]: expected NAME=WHAT"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct config *config = config_new();
+        char argument[32];
+        snprintf(argument, sizeof(argument), "m=%s", rows[i].path);
+        assert_int_equal(config_model_argument(config, argument, NULL), STATUS_OK);
+        struct config_texts *texts = &config->models[0].sizes[rows[i].kind];
+        texts->items = calloc(1, sizeof(*texts->items));
+        texts->items[0] = strdup(rows[i].text);
+        texts->count = 1;
+        check(config, rows[i].said);
+        config_free(config);
+    }
+}
+
 static void model_lists_rise_and_fit(void **state)
 {
     (void)state;
@@ -284,6 +316,7 @@ int main(void)
         cmocka_unit_test(r16_beyond_loopback_there_are_tokens_or_the_operator_insists),
         cmocka_unit_test(devices_and_levels),
         cmocka_unit_test(values_set_by_the_command_line_have_ranges_too),
+        cmocka_unit_test(texts_for_the_builder_have_a_form),
         cmocka_unit_test(byte_limits_fit_into_one_another),
         cmocka_unit_test(model_lists_rise_and_fit),
         cmocka_unit_test(models_are_given_once),
