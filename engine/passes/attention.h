@@ -33,6 +33,7 @@ struct attention_operand {
     enum attention_form form;
     struct view view;
     int64_t row; /* the width of a row, of ROWS and CROSSED */
+    bool spares; /* the rows lie before a transpose, which then goes away */
 };
 
 /* Something that the scores meet on their way to softmax. */

@@ -12,7 +12,8 @@
  * heads first.
  *
  * Products of rank 3, [G,S,D], do not say which part of G is heads. Every way to divide G is tried,
- * and the one in which most operands lie in rows is taken. One batch of G heads is among them: rows
+ * and the one in which most operands lie in rows is taken, and of several the one whose rows lie
+ * furthest back: one head lies in rows everywhere. One batch of G heads is among them: rows
  * of [S,N,H*D], as sequences come that do not have the batch first, are rows of N*H heads.
  */
 #include "engine/passes/attention.h"
@@ -27,7 +28,7 @@ enum { N, H, R, S, D };
 enum { STEPS_MAX = 16 };
 
 /* What the best form of an operand is worth. */
-enum { WORTH_MAX = 3 };
+enum { WORTH_MAX = 6 };
 
 /* Up to this many batches and heads together are divided in other ways than the graph's. */
 enum { BATCHES_MAX = 1 << 16 };
@@ -137,16 +138,18 @@ static bool find_operand(const struct rewrite *rw, const struct search *how,
     struct view view;
     if (!start(rw, how, dim, &view))
         return false;
+    bool past = false;
     *out = (struct attention_operand){.form = ATTENTION_TURNED, .view = view};
     for (int step = 0; step < STEPS_MAX && (how->scaled || view.scale == 1); step++) {
         int64_t row;
         if (!how->no_rows && is_in_rows(rw, &view, false, &row))
-            *out = (struct attention_operand){ATTENTION_ROWS, view, row};
+            *out = (struct attention_operand){ATTENTION_ROWS, view, row, past};
         else if (!how->no_rows && dim[N] > 1 && is_in_rows(rw, &view, true, &row) &&
                  is_crossed_product(rw, view.tensor, dim[S], dim[N]))
-            *out = (struct attention_operand){ATTENTION_CROSSED, view, row};
+            *out = (struct attention_operand){ATTENTION_CROSSED, view, row, past};
         else if (out->form < ATTENTION_ROWS && is_heads_first(rw, &view))
-            *out = (struct attention_operand){ATTENTION_HEADS, view, 0};
+            *out = (struct attention_operand){ATTENTION_HEADS, view, 0, past};
+        past = past || rw_made_by(rw, view.tensor, IR_OP_TRANSPOSE) != IR_NONE;
         if (!view_back(rw, &view))
             break;
     }
@@ -196,8 +199,10 @@ static bool find_shared(const struct rewrite *rw, const struct attention *a,
 /* How good it is to read an operand so. */
 static int worth(const struct attention_operand *operand)
 {
-    static const int worths[] = {[ATTENTION_ROWS] = 2, [ATTENTION_CROSSED] = WORTH_MAX};
-    return operand->form < ATTENTION_ROWS ? 0 : worths[operand->form];
+    static const int worths[] = {[ATTENTION_ROWS] = 4, [ATTENTION_CROSSED] = WORTH_MAX};
+    if (operand->form < ATTENTION_ROWS)
+        return 0;
+    return worths[operand->form] + (operand->form == ATTENTION_ROWS && operand->spares);
 }
 
 /* Tries one way to divide the heads. Gives what its operands are worth; -1: it does not fit. */

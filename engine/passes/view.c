@@ -160,6 +160,26 @@ static bool back(const struct rewrite *rw, const struct ir_node *node, struct di
     }
 }
 
+/* Makes one digit of neighbours that the node moves as one, so that a dimension of the view may
+ * count through both: batches and windows, say, where only heads and rows change places. */
+static struct shape join(const struct shape *shape, struct digits *to)
+{
+    struct shape joined = {.rank = 0};
+    for (uint32_t j = 0; j < shape->rank; j++) {
+        uint32_t last = joined.rank - 1;
+        if (shape->dim[j] == 1)
+            continue;
+        if (joined.rank && to->step[last] == to->step[j] * shape->dim[j]) {
+            joined.dim[last] *= shape->dim[j];
+            to->step[last] = to->step[j];
+            continue;
+        }
+        joined.dim[joined.rank] = shape->dim[j];
+        to->step[joined.rank++] = to->step[j];
+    }
+    return joined;
+}
+
 bool view_back(const struct rewrite *rw, struct view *view)
 {
     const struct ir_tensor *t = ir_tensor(rw->graph, view->tensor);
@@ -179,7 +199,10 @@ bool view_back(const struct rewrite *rw, struct view *view)
         view->tensor = node->inputs[0];
         return true;
     }
-    return !node->n_epilogue && back(rw, node, &to) && move(view, &t->shape, &to, node->inputs[0]);
+    if (node->n_epilogue || !back(rw, node, &to))
+        return false;
+    const struct shape joined = join(&t->shape, &to);
+    return move(view, &joined, &to, node->inputs[0]);
 }
 
 bool view_has_strides(const struct view *view, const int64_t stride[VIEW_RANK])

@@ -97,6 +97,34 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,5,12] = attention \"qk + mask + p + pv\" (%3, -, -, m) heads=3 alpha=1 packed=1\n"
      "output y\n",
      NULL},
+    {"attention: windows of a batch, products of rank 3 (MaxViT)", FUSE,
+     "input x FP32[2,3,5,36]\n"
+     "q3 = slice \"q3\" (x) starts=0,0,0,0 ends=2,3,5,12 steps=1,1,1,1\n"
+     "k3 = slice \"k3\" (x) starts=0,0,0,12 ends=2,3,5,24 steps=1,1,1,1\n"
+     "v3 = slice \"v3\" (x) starts=0,0,0,24 ends=2,3,5,36 steps=1,1,1,1\n"
+     "q4 = reshape \"q4\" (q3) shape=2,3,5,3,4\n"
+     "k4 = reshape \"k4\" (k3) shape=2,3,5,3,4\n"
+     "v4 = reshape \"v4\" (v3) shape=2,3,5,3,4\n"
+     "qt = transpose \"qt\" (q4) perm=0,1,3,2,4\n"
+     "kt = transpose \"kt\" (k4) perm=0,1,3,2,4\n"
+     "vt = transpose \"vt\" (v4) perm=0,1,3,2,4\n"
+     "ks = unary \"ks\" (kt) func=linear alpha=0.5 beta=0\n"
+     "q = reshape \"q\" (qt) shape=18,5,4\n"
+     "k = reshape \"k\" (ks) shape=18,5,4\n"
+     "v = reshape \"v\" (vt) shape=18,5,4\n"
+     "s = matmul \"qk\" (q, k) trans_b=1\n"
+     "p = softmax \"p\" (s) axis=2\n"
+     "o = matmul \"pv\" (p, v)\n"
+     "o5 = reshape \"o5\" (o) shape=2,3,3,5,4\n"
+     "ot = transpose \"ot\" (o5) perm=0,1,3,2,4\n"
+     "y = reshape \"y\" (ot) shape=2,3,5,12\n"
+     "output y\n",
+     "input x FP32[2,3,5,36]\n"
+     "%2 FP32[6,5,36] = reshape \"pv\" (x) shape=6,5,36\n"
+     "%3 FP32[6,5,12] = attention \"qk + p + pv\" (%2) heads=3 alpha=0.5 packed=1\n"
+     "y FP32[2,3,5,12] = reshape \"y\" (%3) shape=2,3,5,12\n"
+     "output y\n",
+     NULL},
     {"attention: keys and values in one tensor are cut apart", FUSE,
      "input q FP32[2,5,12]\n"
      "input kv FP32[2,7,24]\n"
