@@ -4,6 +4,7 @@
  * are bound as one span each. Nothing is allocated between two batches.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -13,8 +14,9 @@
 
 struct bound {
     struct engine_span span;
-    uint32_t instances; /* 0: any number, of a tensor without elements */
+    uint32_t instances; /* 0: any number, of a tensor without elements or one that all share */
     bool set;
+    struct shape shape; /* as it was given; rank 0 if it was not */
 };
 
 struct target {
@@ -32,6 +34,8 @@ struct inferd_engine_context {
     struct engine_input *inputs; /* n_inputs, each the span of `bound` */
     struct target *targets;      /* n_outputs */
     uint32_t running, last;      /* instances of the batch that runs, and of the one before; or 0 */
+    uint32_t point;              /* of that batch */
+    struct engine_request request; /* of that batch */
     inferd_engine_profiler profiler;
     void *profiler_user;
 };
@@ -81,8 +85,9 @@ static enum status make_ready(struct inferd_engine_context *c,
     void *output;
     TRY(lane_new(device, &c->lane, err));
     TRY(context_new_with(c->plan->engine, c->lane, &wanted, &c->ctx, err));
+    bool one = options->batch && c->info->n_points <= 1;
     const struct engine_profile *p =
-        options->batch ? engine_profile_for(c->plan->engine, 0, options->batch) : NULL;
+        one ? engine_profile_for(c->plan->engine, 0, options->batch) : NULL;
     size_t bytes = p ? p->out_bytes : c->info->out_bytes_max;
     TRY(engine_buffer_alloc(device, MAX(bytes, (size_t)BACKEND_ALIGN), "output", &output, err));
     c->output = output;
@@ -141,17 +146,49 @@ static enum status check_shape(const struct engine_binding *b, uint32_t rank, co
                      shape_format(&given, text), shape_format(&b->shape, wanted));
 }
 
+/* Takes an input whose shape was given: its bytes, and how many instances it has. */
+static enum status take_shape(const struct inferd_engine_context *c, uint32_t index, size_t bytes,
+                              const int64_t *dim, struct bound *out, struct error *err)
+{
+    const struct engine_binding *b = &c->info->inputs[index];
+    const struct engine_axes *axes = engine_input_axes(c->info, index);
+    struct shape shape = {.rank = b->shape.rank};
+    size_t needed;
+    memcpy(shape.dim, dim, shape.rank * sizeof(*dim));
+    if (!shape_bytes(&shape, b->dtype, &needed) || needed != bytes)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': %zu bytes, its shape has %zu",
+                         b->name, bytes, needed);
+    int64_t n = c->info->batched && !(axes && axes->shared) ? dim[axes ? axes->batch : 0] : 0;
+    if (n < 0 || n > c->info->max_batch || (!n && engine_count_of(c->info, axes, 2) == 2))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "input '%s': %lld instances, the plan takes 1 to %u", b->name,
+                         (long long)n, c->info->max_batch);
+    out->instances = c->info->batched ? (uint32_t)n : 1;
+    out->shape = shape;
+    return STATUS_OK;
+}
+
+static bool is_free(const struct inferd_engine_context *c, uint32_t index)
+{
+    const struct engine_axes *axes = engine_input_axes(c->info, index);
+    for (uint32_t d = 0; axes && d < c->info->inputs[index].shape.rank; d++)
+        if (axes->free[d])
+            return true;
+    return false;
+}
+
 /* *out: how many instances that is. */
-static enum status count_instances(const struct inferd_engine_context *c,
-                                   const struct engine_binding *b, size_t bytes, int64_t first,
-                                   uint32_t *out, struct error *err)
+static enum status count_instances(const struct inferd_engine_context *c, uint32_t index,
+                                   size_t bytes, int64_t first, uint32_t *out, struct error *err)
 {
     size_t n = 1;
-    if (c->info->batched && first >= 0)
+    bool counts = engine_count_of(c->info, engine_input_axes(c->info, index), 2) == 2;
+    const struct engine_binding *b = &c->info->inputs[index];
+    if (counts && first >= 0)
         n = (size_t)first;
-    else if (c->info->batched)
+    else if (counts)
         n = b->instance_bytes ? bytes / b->instance_bytes : 0;
-    bool any = c->info->batched && first < 0 && !b->instance_bytes;
+    bool any = counts && first < 0 && !b->instance_bytes;
     if ((!n && !any) || n > c->info->max_batch)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "input '%s': %zu instances, the plan takes 1 to %u", b->name, n,
@@ -160,7 +197,7 @@ static enum status count_instances(const struct inferd_engine_context *c,
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "input '%s': %zu bytes, expected %zu for each of %zu instances", b->name,
                          bytes, b->instance_bytes, n);
-    *out = (uint32_t)n;
+    *out = counts ? (uint32_t)n : c->info->batched ? 0 : 1;
     return STATUS_OK;
 }
 
@@ -178,7 +215,15 @@ static enum status bind_input(struct inferd_engine_context *c, uint32_t index, c
         return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': no data", b->name);
     if (dim)
         TRY(check_shape(b, rank, dim, err));
-    TRY(count_instances(c, b, bytes, dim && b->shape.rank ? dim[0] : -1, &now.instances, err));
+    if (is_free(c, index) && !dim)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "input '%s' has dimensions that are not fixed: bind it with its shape",
+                         b->name);
+    if (dim && (is_free(c, index) || !engine_counts_first(c->info)))
+        TRY(take_shape(c, index, bytes, dim, &now, err));
+    else
+        TRY(count_instances(c, index, bytes, dim && b->shape.rank ? dim[0] : -1, &now.instances,
+                            err));
     c->bound[index] = now;
     return STATUS_OK;
 }
@@ -243,15 +288,60 @@ static enum status agree(const struct inferd_engine_context *c, uint32_t *out, s
     return STATUS_OK;
 }
 
-static enum status check_room(const struct inferd_engine_context *c, uint32_t n, struct error *err)
+/* Takes the values of free dimensions from an input. */
+static enum status take_values(const struct inferd_engine_context *c, uint32_t index,
+                               int64_t *values, struct error *err)
 {
-    for (uint32_t i = 0; i < c->info->n_outputs; i++) {
-        size_t need = n * c->info->outputs[i].instance_bytes;
-        if (c->targets[i].data && c->targets[i].room < need)
+    const struct engine_axes *axes = engine_input_axes(c->info, index);
+    const struct shape *shape = &c->bound[index].shape;
+    for (uint32_t d = 0; axes && d < shape->rank; d++) {
+        int64_t *known = axes->free[d] ? &values[axes->free[d] - 1] : NULL;
+        if (known && *known && *known != shape->dim[d])
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "input '%s': dimension %u ('%s') is %lld, but %lld elsewhere",
+                             c->info->inputs[index].name, d, c->info->free[axes->free[d] - 1].name,
+                             (long long)shape->dim[d], (long long)*known);
+        if (known)
+            *known = shape->dim[d];
+    }
+    return STATUS_OK;
+}
+
+/* *point: the one that runs these sizes. */
+static enum status choose_point(const struct inferd_engine_context *c, const int64_t *values,
+                                uint32_t *point, struct error *err)
+{
+    *point = 0;
+    if (!c->info->n_free || engine_fit_of(c->info, values, point) != ENGINE_FIT_NEW)
+        return STATUS_OK;
+    return error_set(err, STATUS_FAILED_PRECONDITION,
+                     "no profile of the plan is for %s=%lld%s: build one by --profiles",
+                     c->info->free[0].name, (long long)values[0],
+                     c->info->n_free > 1 ? " and the others" : "");
+}
+
+static struct shape output_shape(const struct inferd_engine_context *c, uint32_t i)
+{
+    return engine_shape_of(c->info, engine_output_axes(c->info, i),
+                           &engine_point_outputs(c->info, c->point)[i].shape, c->request.instances,
+                           c->request.values);
+}
+
+static size_t output_bytes(const struct inferd_engine_context *c, uint32_t i)
+{
+    struct shape shape = output_shape(c, i);
+    size_t bytes;
+    return shape_bytes(&shape, c->info->outputs[i].dtype, &bytes) ? bytes : 0; /* it has a place */
+}
+
+static enum status check_room(const struct inferd_engine_context *c, struct error *err)
+{
+    for (uint32_t i = 0; i < c->info->n_outputs; i++)
+        if (c->targets[i].data && c->targets[i].room < output_bytes(c, i))
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "output '%s': bound to %zu bytes, the batch of %u has %zu",
-                             c->info->outputs[i].name, c->targets[i].room, n, need);
-    }
+                             c->info->outputs[i].name, c->targets[i].room, c->request.instances,
+                             output_bytes(c, i));
     return STATUS_OK;
 }
 
@@ -261,9 +351,15 @@ static enum status enqueue(struct inferd_engine_context *c, struct error *err)
     if (c->running)
         return error_set(err, STATUS_FAILED_PRECONDITION, "a batch runs: wait for it first");
     TRY(agree(c, &n, err));
-    TRY(check_room(c, n, err));
+    struct engine_request request = {.instances = n};
+    for (uint32_t i = 0; c->info->n_free && i < c->info->n_inputs; i++)
+        TRY(take_values(c, i, request.values, err));
     c->last = 0;
-    TRY(context_enqueue(c->ctx, n, c->inputs, c->output, err));
+    TRY(choose_point(c, request.values, &c->point, err));
+    c->request = request;
+    TRY(check_room(c, err));
+    const struct engine_batch batch = {c->point, n, &c->request, 1};
+    TRY(context_enqueue_batch(c->ctx, &batch, c->inputs, c->output, err));
     c->running = n;
     return STATUS_OK;
 }
@@ -285,13 +381,13 @@ enum inferd_engine_status inferd_engine_wait_inputs(struct inferd_engine_context
 /* Where output `i` of a batch of `n` instances lies. */
 static const char *output_at(const struct inferd_engine_context *c, uint32_t n, uint32_t i)
 {
-    return c->output + engine_profile_for(c->plan->engine, 0, n)->out_offset[i];
+    return c->output + engine_profile_for(c->plan->engine, c->point, n)->out_offset[i];
 }
 
 static void report_layers(const struct inferd_engine_context *c, uint32_t batch)
 {
     uint32_t n = 0;
-    const struct layer_time *times = context_layer_times(c->ctx, 0, batch, &n);
+    const struct layer_time *times = context_layer_times(c->ctx, c->point, batch, &n);
     for (uint32_t i = 0; i < n; i++) {
         const struct ir_node *node = times[i].node;
         struct inferd_engine_layer layer = inferd_engine_layer_init();
@@ -313,7 +409,7 @@ static enum status wait(struct inferd_engine_context *c, struct inferd_engine_ti
     c->last = n;
     for (uint32_t i = 0; i < c->info->n_outputs; i++)
         if (c->targets[i].data)
-            memcpy(c->targets[i].data, output_at(c, n, i), n * c->info->outputs[i].instance_bytes);
+            memcpy(c->targets[i].data, output_at(c, n, i), output_bytes(c, i));
     if (c->profiler)
         report_layers(c, n);
     if (!theirs)
@@ -340,12 +436,10 @@ static enum status view_output(const struct inferd_engine_context *c, uint32_t i
     const struct engine_binding *b = &c->info->outputs[index];
     struct inferd_engine_view own = {
         .data = output_at(c, c->last, index),
-        .bytes = c->last * b->instance_bytes,
+        .bytes = output_bytes(c, index),
         .dtype = (enum inferd_engine_dtype)b->dtype,
     };
-    struct shape shape = b->shape;
-    if (c->info->batched)
-        shape.dim[0] = c->last;
+    struct shape shape = output_shape(c, index);
     library_shape(&shape, &own.rank, own.dim);
     return library_write(out, &own, sizeof(own), err);
 }

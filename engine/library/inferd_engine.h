@@ -244,7 +244,7 @@ struct inferd_engine_plan_info {
     const char *name;   /* the model graph's */
     const char *device; /* what the plan was built for */
     const char *digest; /* of the model file, in hex */
-    int batched;        /* whether dimension 0 of inputs and outputs counts instances */
+    int batched;        /* whether a dimension counts instances, mostly the first of all tensors */
     uint32_t max_batch; /* the most instances; 1 if not batched */
     uint32_t n_inputs, n_outputs, n_profiles;
     uint64_t weight_bytes;
@@ -256,8 +256,8 @@ struct inferd_engine_tensor {
     const char *name;
     enum inferd_engine_dtype dtype;
     uint32_t rank;
-    int64_t dim[INFERD_ENGINE_MAX_RANK]; /* -1: any; the first of a batched plan is */
-    uint64_t instance_bytes;             /* of one instance; of the whole tensor if not batched */
+    int64_t dim[INFERD_ENGINE_MAX_RANK]; /* -1: it counts instances, or is chosen by bind_input */
+    uint64_t instance_bytes; /* of one instance at most; of the whole tensor if not batched */
 };
 INFERD_ENGINE_STRUCT(tensor)
 
@@ -323,7 +323,8 @@ INFERD_ENGINE_CALL void inferd_engine_context_free(struct inferd_engine_context 
 
 /*
  * Says where input `index` is: dense and row-major, `bytes` long, in the shape dim[0..rank-1]. With
- * rank 0 and `dim` NULL it has the plan's shape, and as many instances as there are bytes for. The
+ * rank 0 and `dim` NULL it has the plan's shape, and as many instances as there are bytes for; not
+ * if it has dimensions with ranges, whose sizes decide which profile runs, or is padded for. The
  * binding stays until the next one. Bytes are read by each batch from enqueue to wait (or
  * wait_inputs), and must stay as they are meanwhile. Any alignment will do; the CPU reads an input
  * in place if its address is a multiple of 64 and the batch fills a profile, else it copies.

@@ -19,14 +19,6 @@ static enum status load(struct inferd_engine_device *device, const struct source
         TRY(engine_load_fd(device->device, from->fd, from->path, NULL, out, err));
     else
         TRY(engine_load(device->device, from->path, out, err));
-    if (engine_describe(*out)->n_free || !engine_counts_first(engine_describe(*out))) {
-        engine_unref(*out);
-        return error_set(
-            err, STATUS_UNIMPLEMENTED,
-            "%s: its inputs have free dimensions, or count instances elsewhere than in "
-            "dimension 0; build a plan for one size of each",
-            from->path);
-    }
     if (engine_describe(*out)->late) {
         engine_unref(*out);
         return error_set(err, STATUS_UNIMPLEMENTED,

@@ -448,6 +448,46 @@ static void loads_a_descriptor(const char *path)
     close_all(&a);
 }
 
+/* --- sizes that are chosen --- */
+
+/* One batch of a plan with x [3,n,m] and y = 2 x of its shape. */
+static void run_sizes(struct inferd_engine_context *ctx, int64_t n, int64_t m)
+{
+    static float x[3 * 4 * 16];
+    const int64_t dim[] = {3, n, m};
+    size_t bytes = 3 * (size_t)(n * m) * sizeof(float);
+    struct inferd_engine_view y = inferd_engine_view_init();
+    for (size_t i = 0; i < bytes / sizeof(float); i++)
+        x[i] = (float)i;
+    EXPECT(!inferd_engine_bind_input(ctx, 0, x, bytes, 3, dim, &err));
+    EXPECT(!inferd_engine_enqueue(ctx, &err) && !inferd_engine_wait(ctx, NULL, &err));
+    EXPECT(!inferd_engine_output(ctx, 0, &y, &err));
+    EXPECT(y.bytes == bytes && y.rank == 3 && y.dim[1] == n && y.dim[2] == m);
+    for (size_t i = 0; i < bytes / sizeof(float); i++)
+        EXPECT(fabsf(((const float *)y.data)[i] - 2 * x[i]) < 1e-6F);
+}
+
+/* The plan has profiles of 8 and 16 for m, and takes 2..16; n counts up to 4 instances. */
+static void takes_sizes(const char *path)
+{
+    static const float x[3 * 17];
+    const int64_t large[] = {3, 1, 17}, one[] = {3, 1, 1}, many[] = {3, 5, 1};
+    struct all a;
+    EXPECT(!open_all(&a, path, NULL));
+    for (int64_t m = 2; m <= 16; m++)
+        run_sizes(a.ctx, 1 + m % 4, m);
+    FAILS(inferd_engine_bind_input(a.ctx, 0, x, sizeof(x), 0, NULL, &err), INVALID_ARGUMENT,
+          "bind it with its shape");
+    FAILS(inferd_engine_bind_input(a.ctx, 0, x, sizeof(x), 3, many, &err), INVALID_ARGUMENT,
+          "its shape has");
+    EXPECT(!inferd_engine_bind_input(a.ctx, 0, x, sizeof(x), 3, large, &err));
+    FAILS(inferd_engine_enqueue(a.ctx, &err), FAILED_PRECONDITION, "no profile of the plan is for");
+    EXPECT(!inferd_engine_bind_input(a.ctx, 0, x, 3 * sizeof(*x), 3, one, &err));
+    FAILS(inferd_engine_enqueue(a.ctx, &err), FAILED_PRECONDITION, "m=1");
+    run_sizes(a.ctx, 2, 9);
+    close_all(&a);
+}
+
 static const struct {
     const char *name;
     void (*run)(const char *path);
@@ -465,6 +505,10 @@ static const struct {
 int main(int argc, char **argv)
 {
     fill();
+    if (argc == 3 && !strcmp(argv[1], "takes_sizes")) { /* of another plan */
+        takes_sizes(argv[2]);
+        return 0;
+    }
     for (size_t i = 0; argc == 3 && i < sizeof(cases) / sizeof(cases[0]); i++)
         if (!strcmp(argv[1], cases[i].name)) {
             cases[i].run(argv[2]);

@@ -65,6 +65,22 @@ class Library(unittest.TestCase):
             with self.subTest(name):
                 run(self.check, name, self.plan)
 
+    def test_sizes_that_are_chosen(self):
+        sys.path.insert(0, f"{ROOT}/tests/integration")
+        import wire  # only the helpers that write messages
+
+        def info(name):
+            dims = b"".join(wire.field(1, wire.message((1, d)) if isinstance(d, int)
+                                       else wire.message((2, d))) for d in (3, "batch", "m"))
+            return wire.message((1, name), (2, wire.message((1, wire.message((1, 1), (2, dims))))))
+        node = wire.message((1, "x"), (1, "x"), (2, "y"), (3, "n"), (4, "Add"))
+        graph = wire.message((1, node), (2, "g"), (11, info("x")), (12, info("y")))
+        model, plan = self.root / "free.onnx", self.root / "free.plan"
+        model.write_bytes(wire.message((1, 8), (8, wire.message((2, 13))), (7, graph)))
+        run(INFERCTL, "build", model, "-o", plan, "--batch", "1,4", "--shape", "x=3x*x2..16",
+            "--profiles", "m=8,16", "--no-tune", "--timing-cache", "", "--threads", "1")
+        run(self.check, "takes_sizes", plan)
+
     def example(self, compiler):
         program = installed.compile_program([*compiler, *STRICT], EXAMPLE,
                                             self.root / "example", *self.flags)
