@@ -234,7 +234,8 @@ static enum status check_new_shape(const struct config_model *model, const char 
                           "nothing: engines are built from an .onnx");
     return is_word(model->on_new_shape, known)
                ? STATUS_OK
-               : report_set(report, section, "on_new_shape", model->on_new_shape, "wait or refuse");
+               : report_set(report, section, "on_new_shape", model->on_new_shape,
+                            "wait, refuse or fallback");
 }
 
 /* The builder looks closer. */

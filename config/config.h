@@ -130,7 +130,7 @@ struct config_model {
 #define CONFIG_PRECISIONS "fp32", "tf32", "fp16", "bf16"
 
 /* What happens to a request whose sizes no profile has, while an engine for them is built. */
-#define CONFIG_NEW_SHAPES "wait", "refuse"
+#define CONFIG_NEW_SHAPES "wait", "refuse", "fallback"
 
 struct config_limits {
     uint64_t frame_bytes;               /* 64 MiB */

@@ -314,7 +314,8 @@ static enum status new_shape_take(const struct making *m, const char *key UNUSED
 {
     static const char *const known[] = {CONFIG_NEW_SHAPES, NULL};
     if (!is_one_of(text, known))
-        return refuse(m, "parameter 'on_new_shape': expected wait or refuse, got \"%s\"", text);
+        return refuse(m, "parameter 'on_new_shape': expected wait, refuse or fallback, got \"%s\"",
+                      text);
     m->file->config.on_new_shape = (char *)(uintptr_t)text;
     return STATUS_OK;
 }

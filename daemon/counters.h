@@ -60,12 +60,13 @@
     X(RELOADS_FAILED, "reloads_failed")                                                            \
     X(LOADS_FAILED, "loads_failed")                                                                \
     X(PLANS_BUILT, "plans_built")                                                                  \
-    X(SHAPE_HITS, "shape_hits")         /* requests of sizes whose engine was there */             \
-    X(SHAPE_MISSES, "shape_misses")     /* and was not */                                          \
-    X(SHAPES_BUILT, "shapes_built")     /* engines for new sizes */                                \
-    X(SHAPES_LOADED, "shapes_loaded")   /* whose plans were kept */                                \
-    X(SHAPES_FAILED, "shapes_failed")   /* could not be built or loaded */                         \
-    X(SHAPES_EVICTED, "shapes_evicted") /* made room for others */                                 \
+    X(SHAPE_HITS, "shape_hits")           /* requests of sizes whose engine was there */           \
+    X(SHAPE_MISSES, "shape_misses")       /* and was not */                                        \
+    X(SHAPE_FALLBACKS, "shape_fallbacks") /* and which ran on the CPU meanwhile */                 \
+    X(SHAPES_BUILT, "shapes_built")       /* engines for new sizes */                              \
+    X(SHAPES_LOADED, "shapes_loaded")     /* whose plans were kept */                              \
+    X(SHAPES_FAILED, "shapes_failed")     /* could not be built or loaded */                       \
+    X(SHAPES_EVICTED, "shapes_evicted")   /* made room for others */                               \
     X(WORKER_HANGS, "worker_hangs")                                                                \
     X(DEVICE_LOST, "device_lost")
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/loop.h"
+#include "daemon/shapes.h"
 
 static uint64_t load(const _Atomic uint64_t *number)
 {
@@ -49,6 +50,8 @@ void figures_memory(const struct shared *shared, const struct table *table, uint
         {"output buffers", outputs, 0},
         {"arenas", arena * dispatch_workers(shared->dispatch), 0},
         {"weights", weights, 0},
+        {"engines for new sizes",
+         shapes_look(atomic_load_explicit(&shared->shapes, memory_order_acquire)).bytes, 0},
     };
     memcpy(out, rows, sizeof(rows));
 }

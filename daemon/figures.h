@@ -12,7 +12,7 @@ uint64_t figures_counter(const struct shared *shared, enum counter which);
 uint64_t figures_in_flight(const struct shared *shared);
 
 /* Where the memory is that grows with peers, models and workers. */
-enum { FIGURES_MEMORY = 7 };
+enum { FIGURES_MEMORY = 8 };
 /* `outputs`: dispatch_output_bytes. */
 void figures_memory(const struct shared *shared, const struct table *table, uint64_t outputs,
                     struct body_memory out[FIGURES_MEMORY]);

@@ -39,6 +39,7 @@ struct shape_entry {
     struct shape_key key;
     enum shape_state state;
     void *held;             /* by the caller: while it is queued or built, and when it is ready */
+    void *aside;            /* likewise, while it is built: what serves until then; or NULL */
     uint64_t asker;         /* who wanted it first */
     uint64_t bytes;         /* once it is ready */
     uint64_t failed_ns;     /* when it failed, */

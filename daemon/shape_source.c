@@ -33,11 +33,6 @@ static void source_cleanup(struct shape_source **at)
     shape_source_free(*at);
 }
 
-const struct config_model *shape_source_config(const struct shape_source *source)
-{
-    return &source->wanted.config;
-}
-
 /* --- copies; each sets *failed if there is no memory --- */
 
 static char *text_copy(struct arena *arena, const char *text, bool *failed)
@@ -132,10 +127,14 @@ enum status shape_source_new(const struct wanted *wanted, struct shape_source **
 }
 
 enum status shape_source_at(const struct shape_source *source, const struct engine_info *info,
-                            const int64_t *values, struct arena *arena, struct wanted *out,
-                            struct error *err)
+                            const int64_t *values, bool on_cpu, struct arena *arena,
+                            struct wanted *out, struct error *err)
 {
+    static char everything[] = "*=cpu";
+    static char *pins[] = {everything};
     struct wanted wanted = source->wanted;
+    if (on_cpu)
+        wanted.config.sizes[CONFIG_PIN] = (struct config_texts){pins, 1};
     struct config_texts *profiles = &wanted.config.sizes[CONFIG_PROFILES];
     profiles->items = arena_array(arena, info->n_free, sizeof(*profiles->items));
     profiles->count = info->n_free;

@@ -18,12 +18,10 @@ enum status shape_source_new(const struct wanted *wanted, struct shape_source **
                              struct error *err);
 void shape_source_free(struct shape_source *source); /* NULL is fine */
 
-const struct config_model *shape_source_config(const struct shape_source *source);
-
 /* What to ask the plan cache for: the model at these values alone of its free dimensions, which
- * `info` names. The strings are the source's and the arena's. */
+ * `info` names, and `on_cpu` with all its layers there. Strings are the source's or the arena's. */
 enum status shape_source_at(const struct shape_source *source, const struct engine_info *info,
-                            const int64_t *values, struct arena *arena, struct wanted *out,
-                            struct error *err);
+                            const int64_t *values, bool on_cpu, struct arena *arena,
+                            struct wanted *out, struct error *err);
 
 #endif

@@ -64,7 +64,8 @@ static void settings_fill(struct shapes_settings *out, const struct wanted *w,
 
 static enum shapes_policy policy_of(const struct config_model *config)
 {
-    static const char *const words[] = {[SHAPES_WAIT] = "wait", [SHAPES_REFUSE] = "refuse"};
+    static const char *const words[] = {
+        [SHAPES_WAIT] = "wait", [SHAPES_REFUSE] = "refuse", [SHAPES_FALLBACK] = "fallback"};
     for (uint32_t i = SHAPES_WAIT; config->on_new_shape && i < ARRAY_LEN(words); i++)
         if (strcmp(config->on_new_shape, words[i]) == 0)
             return i;
@@ -161,7 +162,7 @@ static enum cause ask_new(struct shapes *s, const struct shapes_question *q,
 
 /* Under the lock. */
 static enum cause ask(struct shapes *s, const struct shapes_question *q, struct model **out,
-                      enum status *why_status)
+                      struct model **aside, enum status *why_status)
 {
     struct shape_key key = key_of(q->model, q->values);
     struct shape_entry *shape = shape_cache_find(s->cache, &key, clock_now_ns());
@@ -174,6 +175,8 @@ static enum cause ask(struct shapes *s, const struct shapes_question *q, struct 
     if (shape->state == SHAPE_READY) {
         shape_cache_used(s->cache, shape);
         *out = model_ref(shape->held);
+    } else if (shape->aside) {
+        *aside = model_ref(shape->aside);
     }
     return CAUSE_OK;
 }
@@ -181,13 +184,13 @@ static enum cause ask(struct shapes *s, const struct shapes_question *q, struct 
 enum status shapes_ask(const struct shapes_question *q, struct model **out, struct error *err)
 {
     struct model_shapes *own = q->model->shapes;
-    struct model *engine = NULL;
+    struct model *engine = NULL, *aside = NULL;
     enum status why_status = STATUS_OK;
     unsigned policy = own ? atomic_load_explicit(&own->policy, memory_order_relaxed) : 0;
     if (policy == SHAPES_NOTHING)
         return admission_no_point(q->model->info, q->values, err);
     pthread_mutex_lock(&own->shapes->lock);
-    enum cause cause = ask(own->shapes, q, &engine, &why_status);
+    enum cause cause = ask(own->shapes, q, &engine, &aside, &why_status);
     pthread_mutex_unlock(&own->shapes->lock);
     if (!q->again)
         counter_add(q->counters, engine ? COUNTER_SHAPE_HITS : COUNTER_SHAPE_MISSES, 1);
@@ -198,7 +201,9 @@ enum status shapes_ask(const struct shapes_question *q, struct model **out, stru
         return refused(q, cause, err);
     if (!engine && policy == SHAPES_REFUSE && !q->again)
         return refused(q, CAUSE_SHAPE_BUILDING, err);
-    *out = engine;
+    if (aside)
+        counter_add(q->counters, COUNTER_SHAPE_FALLBACKS, 1);
+    *out = engine ? engine : aside;
     return STATUS_OK;
 }
 

@@ -24,9 +24,10 @@ struct wanted;
 
 /* What happens to a request of new sizes while their engine is built. */
 enum shapes_policy {
-    SHAPES_NOTHING, /* nothing is built, and the request is refused */
-    SHAPES_WAIT,    /* it waits */
-    SHAPES_REFUSE,  /* it is refused, and may come again */
+    SHAPES_NOTHING,  /* nothing is built, and the request is refused */
+    SHAPES_WAIT,     /* it waits */
+    SHAPES_REFUSE,   /* it is refused, and may come again */
+    SHAPES_FALLBACK, /* it runs on the CPU; if that is the device, it waits */
 };
 
 /* Starts the thread. `plans` is as for other plans. */

@@ -26,7 +26,9 @@ struct making {
     const int64_t *values;
     struct engine *engine;
     struct shapes_settings settings;
-    bool kept; /* its plan was there already */
+    uint32_t timeout_s;
+    bool on_cpu; /* all its layers */
+    bool kept;   /* its plan was there already */
 };
 
 /* Whether it is what was asked for: a plan is not trusted. */
@@ -48,15 +50,16 @@ static bool is_like(const struct making *m, const struct engine_info *info)
     return like;
 }
 
-static enum status engine_open(struct making *m, uint32_t timeout_s, struct error *err)
+static enum status engine_open(struct making *m, struct error *err)
 {
     CLEANUP(arena_cleanup) struct arena *arena = arena_new(VALUES_BYTES);
     struct wanted wanted;
     if (!arena)
         return error_no_memory(err, "an engine");
-    TRY(shape_source_at(m->base->shapes->source, m->base->info, m->values, arena, &wanted, err));
+    TRY(shape_source_at(m->base->shapes->source, m->base->info, m->values, m->on_cpu, arena,
+                        &wanted, err));
     uint64_t builds = plan_cache_builds(m->s->plans);
-    TRY(plan_cache_load(m->s->plans, &wanted, timeout_s, &m->engine, err));
+    TRY(plan_cache_load(m->s->plans, &wanted, m->timeout_s, &m->engine, err));
     m->kept = builds == plan_cache_builds(m->s->plans);
     if (is_like(m, engine_describe(m->engine)))
         return STATUS_OK;
@@ -116,10 +119,9 @@ static enum status model_make(struct making *m, struct model **out, uint64_t *by
     return STATUS_OK;
 }
 
-static enum status make(struct making *m, uint32_t timeout_s, struct model **out, uint64_t *bytes,
-                        struct error *err)
+static enum status make(struct making *m, struct model **out, uint64_t *bytes, struct error *err)
 {
-    TRY(engine_open(m, timeout_s, err));
+    TRY(engine_open(m, err));
     const struct engine *engine = m->engine;
     enum status status = model_make(m, out, bytes, err);
     if (status)
@@ -148,6 +150,32 @@ static void say(struct shapes *s, const struct making *m, uint64_t begun_ns,
         s->said_ns = now_ns;
 }
 
+/* What serves on the CPU while the device's engine is built: one worker at a time runs it. NULL:
+ * nothing does. Engines are built one at a time, so there is one of these at most. */
+static struct model *aside_make(struct making *m, struct shape_entry *shape)
+{
+    struct shapes *s = m->s;
+    struct making aside = *m;
+    struct model *made;
+    uint64_t bytes;
+    struct error err;
+    unsigned policy = atomic_load_explicit(&m->base->shapes->policy, memory_order_relaxed);
+    if (policy != SHAPES_FALLBACK || strcmp(s->shared->device_name, "cpu") == 0)
+        return NULL;
+    aside.on_cpu = true;
+    aside.settings.model.instances = 1;
+    if (make(&aside, &made, &bytes, &err)) {
+        log_write(&s->shared->log, LOG_VERBOSE, "model '%s' version '%s': nothing on the CPU: %s",
+                  m->base->name, m->base->version, err.text);
+        return NULL;
+    }
+    pthread_mutex_lock(&s->lock);
+    shape->aside = made;
+    pthread_mutex_unlock(&s->lock);
+    shapes_wake(s);
+    return made;
+}
+
 static void build_one(struct shapes *s, struct shape_entry *shape)
 {
     struct making m = {.s = s, .base = shape->held, .values = shape->key.values};
@@ -156,12 +184,14 @@ static void build_one(struct shapes *s, struct shape_entry *shape)
     struct error err;
     pthread_mutex_lock(&s->lock);
     m.settings = m.base->shapes->settings;
-    uint32_t timeout_s = s->build_timeout_s;
+    m.timeout_s = s->build_timeout_s;
     pthread_mutex_unlock(&s->lock);
-    enum status status = make(&m, timeout_s, &made, &bytes, &err);
+    struct model *aside = aside_make(&m, shape);
+    enum status status = make(&m, &made, &bytes, &err);
     bool stopped = atomic_load_explicit(&s->stop, memory_order_relaxed);
     say(s, &m, begun_ns, status ? &err : NULL);
     pthread_mutex_lock(&s->lock);
+    shape->aside = NULL;
     if (!status)
         shape_cache_ready(s->cache, shape, made, bytes);
     else if (stopped)
@@ -170,6 +200,7 @@ static void build_one(struct shapes *s, struct shape_entry *shape)
         shape_cache_failed(s->cache, shape, err.status, clock_now_ns());
     shapes_figures_note(s);
     pthread_mutex_unlock(&s->lock);
+    model_unref(aside);
     counter_add(&s->shared->counters,
                 status   ? COUNTER_SHAPES_FAILED
                 : m.kept ? COUNTER_SHAPES_LOADED

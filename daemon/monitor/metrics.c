@@ -425,6 +425,11 @@ static void server_write(const struct snapshot *s, struct text *out)
         {"inferd_shared_memory_regions", "Regions of shared memory that are registered.",
          s->regions},
         {"inferd_shared_memory_bytes", "Bytes of these regions.", (double)s->region_bytes},
+        {"inferd_shape_engines", "Engines for sizes that no profile has.",
+         (double)s->shape_engines},
+        {"inferd_shape_engine_bytes", "Memory of these engines.", (double)s->shape_bytes},
+        {"inferd_shape_waiting_requests", "Requests that wait for such an engine.",
+         (double)s->shape_waiting},
         {"inferd_models_left_out", "Model versions that are not told of, because they are many.",
          s->models_left_out},
     };

@@ -9,6 +9,7 @@
 #include "daemon/answer.h"
 #include "daemon/figures.h"
 #include "daemon/regions.h"
+#include "daemon/shapes.h"
 
 /* Wide enough for a small network on a GPU (100 us) and for a batch that hangs. */
 const uint64_t snapshot_bounds[SNAPSHOT_BOUNDS] = {
@@ -153,6 +154,11 @@ bool snapshot_take(struct snapshot_sources *sources, const struct table *table, 
         .inflight_limit = load(&shared->budget.limit),
         .limits = &table->limits,
     };
+    const struct shapes_figures shapes =
+        shapes_look(atomic_load_explicit(&shared->shapes, memory_order_acquire));
+    out->shape_engines = shapes.engines;
+    out->shape_bytes = shapes.bytes;
+    out->shape_waiting = shapes.waiting;
     if (shared->regions)
         regions_count(shared->regions, &out->regions, &out->region_bytes);
     for (uint32_t k = 0; k < COUNTER_COUNT_; k++)

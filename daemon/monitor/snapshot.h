@@ -52,9 +52,10 @@ struct snapshot {
     uint64_t inflight_bytes, inflight_limit;
     uint32_t regions; /* of shared memory, */
     uint64_t region_bytes;
+    uint64_t shape_engines, shape_bytes, shape_waiting; /* for new sizes; requests */
     const struct config_limits *limits;
     uint64_t counters[COUNTER_COUNT_];
-    struct body_memory memory[7]; /* FIGURES_MEMORY */
+    struct body_memory memory[8]; /* FIGURES_MEMORY */
     struct host host;
     uint32_t n_gpus, n_models, models_left_out;
     struct gpu gpus[GPU_MOST];

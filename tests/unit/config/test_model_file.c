@@ -223,7 +223,8 @@ static void mistakes(void **state)
     refuse("default_model_filename: 'a/b.onnx'", "the plain name of a file");
     refuse("parameters { key: 'precision' value { string_value: 'fp12' } }", "fp16 or bf16");
     refuse("parameters { key: 'precision' value { string_value: 'int8' } }", "--ranges");
-    refuse("parameters { key: 'on_new_shape' value { string_value: 'pray' } }", "wait or refuse");
+    refuse("parameters { key: 'on_new_shape' value { string_value: 'pray' } }",
+           "wait, refuse or fallback");
     refuse("parameters { key: 'ranges' value { string_value: 'r' } }", "--ranges FILE");
     refuse("parameters { key: 'profiles' value { string_value: '8,1' } }", "rising batch sizes");
     refuse("parameters { key: 'profiles' value { string_value: '' } }", "rising batch sizes");
