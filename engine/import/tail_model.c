@@ -8,7 +8,7 @@
 
 #include "engine/import/onnx.h"
 
-enum { VARINT = 0, BYTES = 2, MODEL_MAX = 1 << 30 };
+enum { BYTES = 2, MODEL_MAX = 1 << 30 };
 
 /* Bytes that grow. */
 struct wire {
@@ -53,7 +53,7 @@ static void put_varint(struct wire *to, uint64_t value)
 
 static void put_int(struct wire *to, uint32_t field, uint64_t value)
 {
-    put_varint(to, field << 3 | VARINT);
+    put_varint(to, field << 3); /* a varint's wire type is 0 */
     put_varint(to, value);
 }
 

@@ -219,7 +219,8 @@ void ref_nms(const struct ref_nms *how, const struct tensor_view *boxes,
     int64_t classes = scores->shape.dim[1], n = boxes->shape.dim[1], row = 0;
     struct candidate *heap = scratch;
     int64_t *chosen = (int64_t *)(heap + n);
-    float *room = (float *)(chosen + n);
+    void *behind = chosen + n;
+    float *room = behind;
     for (int64_t b = 0; b < boxes->shape.dim[0]; b++) {
         /* A threshold that fp32 rounds would be another one. */
         bool fast = boxes->dtype == DTYPE_F32 && (double)(float)how->overlap == how->overlap &&
