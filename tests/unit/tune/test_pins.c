@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pins: whom they name, what they allow, and what is said if nothing is left. */
+/* Pins: whom they name, what they allow, what is said if nothing is left; and the limit of
+ * workspaces. */
 #include <string.h>
 
 #include "engine/engine.h"
@@ -202,6 +203,35 @@ static void a_pinned_layer_is_not_sent_away(void **state)
     ir_graph_free(g);
 }
 
+/* The reference sorts in its workspace. Guesses and times keep to the limit alike. */
+static void a_workspace_has_a_limit(void **state)
+{
+    (void)state;
+    for (int no_timing = 0; no_timing < 2; no_timing++)
+        for (uint64_t limit = 64; limit <= 1 << 20; limit <<= 14) {
+            struct tune_options options = {
+                .device = host, .workspace = limit, .no_timing = no_timing, .seed = 3};
+            struct ir_graph *g = ir_graph_new();
+            struct error err = {0};
+            uint32_t x = net_input(g, (int64_t[]){1, 4096, 0});
+            uint32_t node = net_node(g, IR_OP_TOPK, "top", 1, &x);
+            net_int(g, node, IR_ATTR_K, 3);
+            net_int(g, node, IR_ATTR_AXIS, 1);
+            net_output(g, net_infer(g, node));
+            enum status status = tune_graph(g, &options, NULL, &err);
+            if (limit > 64) {
+                assert_int_equal(status, STATUS_OK);
+                assert_in_range(find(g, "top")->workspace_bytes, 65, limit);
+            } else {
+                assert_int_equal(status, STATUS_FAILED_PRECONDITION);
+                assert_non_null(strstr(err.text, "layer 'top' (topk): its kernels need a workspace "
+                                                 "of 0."));
+                assert_non_null(strstr(err.text, "at most 0.00 MiB are allowed"));
+            }
+            ir_graph_free(g);
+        }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -213,6 +243,7 @@ int main(void)
         TEST(layers_run_where_they_are_pinned_to),
         TEST(what_cannot_be_is_refused),
         TEST(a_pinned_layer_is_not_sent_away),
+        TEST(a_workspace_has_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
