@@ -306,15 +306,21 @@ static bool slab_is_mapped(const struct device *device, size_t size)
     return !engine_device_apart(device) && size >= SLAB_GROWN;
 }
 
+static void *mapped(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    return memory;
+}
+
 static void *slab_alloc(void *user, size_t size)
 {
     void *memory;
     if (slab_is_small(user, size))
         return aligned_alloc(SLAB_ALIGN, (size + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN);
-    if (slab_is_mapped(user, size)) {
-        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        return memory == MAP_FAILED ? NULL : memory;
-    }
+    if (slab_is_mapped(user, size))
+        return mapped(size);
     return engine_buffer_alloc(user, size, "frames", &memory, NULL) ? NULL : memory;
 }
 
