@@ -14,6 +14,7 @@
 #include "engine/build/tails.h"
 #include "engine/build/widen.h"
 #include "engine/passes/pass.h"
+#include "engine/quant/emulate.h"
 
 static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
 
@@ -96,6 +97,12 @@ static enum status fuse_graph(struct ir_graph *graph, const struct build_options
     return STATUS_OK;
 }
 
+static bool build_emulates(const struct build_options *o)
+{
+    return o->precision == PRECISION_F8 && o->device &&
+           !(o->device->backend->features & BACKEND_F8);
+}
+
 /* Fuses the graph and puts the ranges onto what is left of its tensors. */
 static enum status range_graph(struct ir_graph *graph, const struct build_options *options,
                                struct build_report *report, struct error *err)
@@ -112,7 +119,8 @@ static enum status range_graph(struct ir_graph *graph, const struct build_option
         return error_no_memory(err, "the builder");
     bool sign = options->device && options->device->backend->features & BACKEND_SIGNED;
     enum dtype bytes = options->precision == PRECISION_F8 ? DTYPE_F8 : sign ? DTYPE_I8 : DTYPE_NONE;
-    return quant_apply(graph, table, known, options->keep_missing, bytes, &report->ranges, err);
+    TRY(quant_apply(graph, table, known, options->keep_missing, bytes, &report->ranges, err));
+    return build_emulates(options) ? quant_emulate(graph, err) : STATUS_OK;
 }
 
 static enum status make_graph(struct onnx_model *model, const struct build_options *options,
@@ -501,12 +509,14 @@ static enum status check_precision(const struct builder *b, struct error *err)
     const struct build_options *o = b->options;
     const struct backend *backend = o->device->backend;
     char digest[PLAN_DIGEST_MAX];
-    if (o->precision == PRECISION_F8 && !(backend->features & BACKEND_F8))
-        return error_set(err, STATUS_FAILED_PRECONDITION,
-                         "precision fp8: the %s backend has no kernels for 8-bit floats; int8 is "
-                         "the shortest type there",
-                         backend->name);
-    if (precision_is_8bit(o->precision) && !(backend->features & (BACKEND_SCALES | BACKEND_F8)))
+    if (build_emulates(o))
+        log_write(
+            o->log, LOG_WARNING,
+            "precision fp8: the %s backend has no kernels for 8-bit floats: products round to "
+            "them and compute in %s, which shows what FP8 costs, and is slower",
+            backend->name, precision_name(precision_floats(o->precision, backend)));
+    else if (precision_is_8bit(o->precision) &&
+             !(backend->features & (BACKEND_SCALES | BACKEND_F8)))
         log_write(o->log, LOG_WARNING,
                   "precision %s: the %s backend has no kernels for 8 bits: layers stay in %s",
                   precision_name(o->precision), backend->name,

@@ -238,9 +238,11 @@ static void a_build_wants_ranges_of_its_model(void **state UNUSED)
     must(build_plan(model, &options, &plan, &err), &err);
     assert_int_equal(report.ranges.missing, 5);
     plan_free(plan);
-    options.precision = PRECISION_F8;
-    assert_int_equal(build_plan(model, &options, &plan, &err), STATUS_FAILED_PRECONDITION);
-    assert_non_null(strstr(err.text, "no kernels for 8-bit floats"));
+    options.precision = PRECISION_F8; /* emulated on the CPU */
+    options.ranges = good;
+    must(build_plan(model, &options, &plan, &err), &err);
+    plan_free(plan);
+    assert_true(report.ranges.used >= 5 && report.ranges.weights >= 5);
     onnx_close(model);
     quant_table_free(good);
     quant_table_free(other);

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <math.h>
+
+#include "engine/quant/emulate.h"
 #include "engine/quant/ranges.h"
 #include "tests/test.h"
 #include "tests/unit/passes/parse.h"
@@ -344,6 +347,33 @@ static void every_tensor_has_a_name_of_its_own(void **state UNUSED)
     ir_graph_free(g);
 }
 
+/* The larger end becomes FP8's largest number; one step does for weights that are not too unlike.
+ * Emulated, weights and data are rounded, and no range is left. */
+static void floats_of_eight_bits_have_ranges_and_are_emulated(void **state)
+{
+    (void)state;
+    struct ir_graph *g =
+        graph_parse("input x FP32[2,8]\ny = matmul \"y\" (x, w FP32[8,5])\noutput y\n");
+    struct quant_table *table = parse("x range -5 8.96\n");
+    struct quant_report report;
+    must(quant_apply(g, table, NULL, false, DTYPE_F8, &report, NULL), NULL);
+    assert_int_equal(range_of(g, "x")->dtype, DTYPE_F8);
+    assert_true(fabsf(range_of(g, "x")->step[0] - 0.02F) < 1e-6F);
+    uint32_t w = ir_node(g, 0)->inputs[1];
+    const struct ir_scale *weights = ir_scale(g, ir_tensor(g, w)->range);
+    assert_true(weights && weights->dtype == DTYPE_F8);
+    must(quant_emulate(g, NULL), NULL);
+    assert_int_equal(g->n_nodes, 3);
+    assert_int_equal(ir_node(g, 0)->op, IR_OP_QUANTIZE);
+    assert_int_equal(ir_node(g, 1)->op, IR_OP_DEQUANTIZE);
+    assert_int_equal(ir_node(g, 2)->op, IR_OP_MATMUL);
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        assert_int_equal(ir_tensor(g, i)->range, IR_NO_SCALE);
+    must(ir_verify(g, NULL), NULL);
+    quant_table_free(table);
+    ir_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +384,7 @@ int main(void)
         cmocka_unit_test(skewed_ranges_have_a_zero_point),
         cmocka_unit_test(what_is_missing_or_unknown_is_named),
         cmocka_unit_test(every_tensor_has_a_name_of_its_own),
+        cmocka_unit_test(floats_of_eight_bits_have_ranges_and_are_emulated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
