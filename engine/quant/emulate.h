@@ -7,7 +7,7 @@
 #include "engine/ir/ir.h"
 
 /* Of each product whose data and weights have ranges of FP8 (ranges.h), rounds the weights to FP8's
- * numbers, and puts a quantisation and its inverse before the data; then takes these ranges away. */
+ * numbers, and puts a quantisation and its inverse before the data; then takes these ranges off. */
 enum status quant_emulate(struct ir_graph *graph, struct error *err);
 
 #endif
