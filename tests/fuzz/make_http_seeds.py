@@ -57,6 +57,8 @@ SEEDS = {
     request("POST /v2/repository/index", {"ready": True}),
     "two": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "old": b"GET /v2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /v2 HTTP/1.0\r\n\r\n",
+    "files": request("POST /v2/repository/models/m/load", {"parameters": {
+        "config": "{\"name\": \"m\"}", "file:1/model.onnx": "QUJD" * 9000, "file:1/x": "QQ=="}}),
 }
 
 
