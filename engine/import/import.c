@@ -20,7 +20,7 @@ static const uint64_t fold_work = UINT64_C(1) << 31;
 
 enum {
     UNROLLED_MAX = 1 << 16, /* nodes of all branches and iterations together */
-    COMPUTED_MAX = 1 << 22, /* the same for a request */
+    COMPUTED_MAX = 1 << 18, /* the same for a request */
 };
 
 /* --- inputs --- */

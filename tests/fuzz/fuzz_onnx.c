@@ -3,7 +3,7 @@
  * Any bytes as an ONNX model. The model is opened and imported twice, the second time with values
  * for its inputs on offer, so that operands on which shapes depend are computed. An imported graph
  * must pass ir_verify(), and a survey must find something to refuse if, and only if, the import
- * refused the model.
+ * refused the model. What an import leaves to a tail is opened, and computed on small inputs.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -61,19 +61,91 @@ static bool has_dimension(const struct onnx_model *model, const char *name)
     return false;
 }
 
+/* --- tails --- */
+
+enum { STORE_BYTES = 1 << 16, TAIL_BYTES = 1 << 22 };
+
+struct store {
+    uint8_t *data; /* STORE_BYTES of them */
+    size_t size;
+};
+
+static enum status keep(void *user, const void *data, size_t size, uint64_t *offset,
+                        struct error *err)
+{
+    struct store *store = user;
+    if (size > STORE_BYTES - store->size)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no room");
+    *offset = store->size;
+    if (size)
+        memcpy(store->data + store->size, data, size);
+    store->size += (size + 63) / 64 * 64;
+    store->size = store->size < STORE_BYTES ? store->size : STORE_BYTES;
+    return STATUS_OK;
+}
+
+static void compute(struct onnx_model *tail, const struct ir_graph *graph, uint8_t *zeros)
+{
+    struct tensor_view inputs[IR_MAX_IO], outputs[IR_MAX_IO];
+    struct ir_graph *memory = NULL;
+    struct error err;
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, graph->outputs[i]);
+        inputs[i] = (struct tensor_view){t->dtype, t->shape, zeros};
+        if (t->bytes > STORE_BYTES)
+            return;
+        fill(t->dtype, t->bytes, zeros);
+    }
+    const struct onnx_computing how = {
+        .inputs = inputs, .evaluator = {.eval = cpu_eval_node}, .memory_max = TAIL_BYTES};
+    if (onnx_compute(tail, &how, outputs, &memory, &err))
+        return;
+    for (uint32_t i = 0; i < tail->graph.n_outputs; i++) {
+        size_t bytes;
+        if (!shape_bytes(&outputs[i].shape, outputs[i].dtype, &bytes) || !outputs[i].data)
+            abort();
+    }
+    ir_graph_free(memory);
+}
+
+/* Imports with a tail, and runs it. */
+static enum status import_late(struct onnx_model *model, struct onnx_options options)
+{
+    struct store store = {malloc(STORE_BYTES), 0};
+    uint8_t *zeros = malloc(STORE_BYTES);
+    struct onnx_tail tail = {.keep = keep, .user = &store};
+    struct onnx_model *opened;
+    struct ir_graph *graph;
+    struct error err;
+    options.tail = &tail;
+    enum status status = store.data && zeros ? onnx_import(model, &options, &graph, &err)
+                                             : STATUS_RESOURCE_EXHAUSTED;
+    if (!status && tail.n_nodes &&
+        !onnx_tail_open(tail.model, tail.size, store.data, store.size, &opened, &err)) {
+        if (onnx_tail_inputs(opened) != graph->n_outputs)
+            abort();
+        compute(opened, graph, zeros);
+        onnx_close(opened);
+    }
+    if (!status)
+        ir_graph_free(graph);
+    free(tail.model);
+    free(store.data);
+    free(zeros);
+    return status;
+}
+
 /* Checks that an import and a survey of the same model agree. */
 static bool agree(struct onnx_model *model, const struct onnx_options *options)
 {
-    struct ir_graph *graph;
     struct onnx_survey *found;
     struct error err;
-    enum status imported = onnx_import(model, options, &graph, &err);
-    if (!imported)
-        ir_graph_free(graph);
+    enum status imported = import_late(model, *options);
     if (onnx_survey(model, options, &found, &err))
         return true;
     bool wrong = imported == STATUS_INVALID_ARGUMENT || imported == STATUS_UNIMPLEMENTED;
     bool same = imported ? !wrong || found->n_refused || found->unbound : !found->n_refused;
+    same = same || found->n_late; /* whether its outputs can be a tail's, no survey asks */
     onnx_survey_free(found);
     return same;
 }
@@ -96,6 +168,8 @@ static void import(struct onnx_model *model, const struct onnx_value *values, ui
      * computed then counts as not known. */
     if (surveyed && !agree(model, &options) && !agree(model, &options))
         abort();
+    if (n_values)
+        (void)import_late(model, options);
     if (onnx_import(model, &options, &graph, &err))
         return;
     if (ir_verify(graph, &err) && err.status != STATUS_RESOURCE_EXHAUSTED)
