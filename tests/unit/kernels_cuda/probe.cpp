@@ -172,6 +172,7 @@ cudaError_t probe_convert(int to, int wide, const double *x, int n, void *y)
         CONVERT(DTYPE_I16, int16_t);
         CONVERT(DTYPE_I32, int32_t);
         CONVERT(DTYPE_I64, int64_t);
+        CONVERT(DTYPE_F8, f8_t);
         CONVERT(DTYPE_F16, half_t);
         CONVERT(DTYPE_BF16, bf16_t);
         CONVERT(DTYPE_F32, float);
