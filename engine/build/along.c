@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "engine/build/along_internal.h"
 
 /* --- for the rules --- */
@@ -493,6 +492,19 @@ static bool outputs_read(const struct along_proof *p, struct along_result *out)
     return true;
 }
 
+static bool prove(struct along_proof *p, struct along_result *out)
+{
+    for (uint32_t i = 0; i < p->large->n_tensors; i++)
+        if (ir_tensor_is_constant(ir_tensor(p->large, i)))
+            constant_state(p, i, &p->states[i]);
+    if (!inputs_mark(p))
+        return false;
+    for (uint32_t i = 0; i < p->large->n_nodes; i++)
+        node_walk(p, i, out);
+    out->masks = p->masks;
+    return outputs_read(p, out);
+}
+
 bool along_prove(const struct ir_graph *small, const struct ir_graph *large, int64_t small_size,
                  int64_t large_size, enum along_mode mode, struct along_result *out)
 {
@@ -502,18 +514,8 @@ bool along_prove(const struct ir_graph *small, const struct ir_graph *large, int
         snprintf(out->why, sizeof(out->why), "the model has other layers for another size");
         return false;
     }
-    CLEANUP(cleanup_free)
-    struct along_state *states = calloc((size_t)large->n_tensors + 1, sizeof(*states));
-    if (!states)
-        return false;
-    p.states = states;
-    for (uint32_t i = 0; i < large->n_tensors; i++)
-        if (ir_tensor_is_constant(ir_tensor(large, i)))
-            constant_state(&p, i, &states[i]);
-    if (!inputs_mark(&p))
-        return false;
-    for (uint32_t i = 0; i < large->n_nodes; i++)
-        node_walk(&p, i, out);
-    out->masks = p.masks;
-    return outputs_read(&p, out);
+    p.states = calloc((size_t)large->n_tensors + 1, sizeof(*p.states));
+    bool proved = p.states && prove(&p, out);
+    free(p.states);
+    return proved;
 }

@@ -76,14 +76,12 @@ static struct along_value combine_cast(const void *user, const struct along_valu
 {
     enum dtype to = (enum dtype)ir_attr_int(user, IR_ATTR_TO);
     struct along_value v = values[0];
+    bool odd = v.kind == ALONG_CONST && (v.c < -100 || v.c > 100 || v.c != (double)(int)v.c);
     if (v.kind == ALONG_CONST && to == DTYPE_F16 && (v.c > 65504 || v.c < -65504))
         v.kind = v.c < 0 ? ALONG_LOW : ALONG_WILD;
     else if (v.kind == ALONG_CONST && to == DTYPE_BOOL)
         v.c = v.c != 0;
-    else if (v.kind == ALONG_CONST && (v.c < -100 || v.c > 100 || v.c != (double)(int)v.c) &&
-             !dtype_is_float(to))
-        v.kind = ALONG_FINITE;
-    else if (v.kind == ALONG_LOW && !dtype_is_float(to))
+    else if ((odd || v.kind == ALONG_LOW) && !dtype_is_float(to))
         v.kind = ALONG_FINITE;
     return v;
 }
