@@ -278,11 +278,13 @@ static void choose_engines(struct dnn_build *b, bool few, struct choices *c)
         *c = others;
         return;
     }
-    for (size_t i = 0; i < (few ? 1 : ARRAY_LEN(configs)); i++)
+    for (size_t i = 0; i < (few ? 2 : ARRAY_LEN(configs)); i++)
         if (configs[i] <= most)
             choose(c, &(struct dnn_config){.engine = best,
                                            .n_knobs = 1,
                                            .knob = {{CUDNN_KNOB_TYPE_KERNEL_CFG, configs[i]}}});
+    if (c->n == 0)
+        choose(c, &(struct dnn_config){.engine = best});
 }
 
 struct ask {
