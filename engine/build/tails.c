@@ -175,7 +175,7 @@ static enum status find_ranks(const struct build_tails *tails, struct onnx_tail 
                               const struct ir_graph *graph, struct error *err)
 {
     CLEANUP(trial_deinit) struct trial t = {.model = NULL};
-    struct tensor_view outputs[IR_MAX_IO];
+    struct tensor_view outputs[IR_MAX_IO] = {{.dtype = DTYPE_NONE}};
     struct error why;
     uint32_t n = 0, first = 0;
     for (uint32_t i = tail->n_outputs; i-- > 0;)

@@ -48,7 +48,9 @@ static enum status isolate(const struct ir_graph *graph, const struct ir_node *n
                            struct ir_graph **out, struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *alone = ir_graph_new();
-    uint32_t made = alone ? ir_node_copy(alone, node) : IR_NONE;
+    if (!alone)
+        return error_no_memory(err, "a layer");
+    uint32_t made = ir_node_copy(alone, node);
     bool ok = made != IR_NONE;
     for (uint32_t i = 0; i < node->n_inputs && ok; i++) {
         if (node->inputs[i] == IR_NONE)
