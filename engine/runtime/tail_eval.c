@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/runtime/tail_eval.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,7 @@ enum status tail_eval(void *evaluator, const struct ir_graph *graph, const struc
     CLEANUP(ir_graph_cleanup) struct ir_graph *alone = NULL;
     if (ir_node_work(graph, node) >= LIGHT_BYTES) {
         TRY(isolate(graph, node, &alone, err));
+        assert(alone);
         struct choice c = {.graph = alone, .node = ir_node(alone, 0)};
         graph = alone;
         node = c.node;
