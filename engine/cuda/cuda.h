@@ -67,6 +67,7 @@ struct backend_op {
 struct cuda_family {
     enum cuda_family_id id;
     bool scales; /* takes tensors that are stored in 8 bits by scales; others refuse them */
+    bool casts;  /* floats of a node may differ in type; `prepare` looks at that */
     /* Whether the family's candidates for the node go before those of all other families: without
      * timing, the first one is taken. NULL: they never do. */
     bool (*leads)(const struct ir_graph *graph, const struct ir_node *node);

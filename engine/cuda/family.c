@@ -56,7 +56,8 @@ static bool port_fits(const struct ir_graph *graph, uint32_t id, const struct ta
 static bool ports_fit(const struct cuda_family *family, const struct ir_graph *graph,
                       const struct ir_node *node, const struct tactic *tactic)
 {
-    bool fit = (family->scales && stored_any(graph, node)) || ir_node_is_uniform(graph, node);
+    bool fit = (family->scales && stored_any(graph, node)) || family->casts ||
+               ir_node_is_uniform(graph, node);
     for (uint32_t i = 0; fit && i < node->n_inputs; i++)
         fit = port_fits(graph, node->inputs[i], &tactic->in[MIN(i, TACTIC_PORTS_MAX - 1U)]);
     for (uint32_t i = 0; fit && i < node->n_outputs; i++)

@@ -231,6 +231,12 @@ static cudaError_t run(const struct kernel_call *call, const struct move *m)
     }
 }
 
+/* Whether the node is one copy between views, which may cast. */
+static bool may_cast(const struct ir_node *node)
+{
+    return node->op == IR_OP_TRANSPOSE || node->op == IR_OP_SLICE || node->op == IR_OP_EXPAND;
+}
+
 /* --- candidates --- */
 
 struct question {
@@ -287,9 +293,7 @@ static enum status offer_layouts(const struct question *q, struct move_types typ
 /* Offers copies from FP32 to `dtype`, and back. */
 static enum status offer_casts(const struct question *q, enum dtype dtype, struct error *err)
 {
-    bool copies =
-        q->node->op == IR_OP_TRANSPOSE || q->node->op == IR_OP_SLICE || q->node->op == IR_OP_EXPAND;
-    if (!copies || dtype == DTYPE_NONE || dtype == DTYPE_F32 ||
+    if (!may_cast(q->node) || dtype == DTYPE_NONE || dtype == DTYPE_F32 ||
         ir_tensor(q->graph, q->node->inputs[0])->dtype != DTYPE_F32)
         return STATUS_OK;
     TRY(offer_layouts(q, (struct move_types){DTYPE_F32, dtype}, err));
@@ -361,7 +365,8 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         return error_no_memory(err, "a kernel");
     made->base = (struct backend_op){.launch = launch};
     if (cuda_tactic_variant(tactic) != 0 ||
-        (stored_any(graph, node) && !moves_bytes(graph, node)) ||
+        (stored_any(graph, node) ? !moves_bytes(graph, node)
+                                 : !may_cast(node) && !ir_node_is_uniform(graph, node)) ||
         !move_read(graph, node, tactic, (struct move_types){DTYPE_NONE, DTYPE_NONE}, &made->move) ||
         run(&call, &made->move) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
@@ -374,6 +379,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_move = {
     .id = CUDA_FAMILY_OWN_MOVE,
     .scales = true,
+    .casts = true,
     .candidates = candidates,
     .prepare = prepare,
 };
