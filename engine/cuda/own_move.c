@@ -134,7 +134,9 @@ static bool read_pad(const struct ir_node *node, struct move *m)
     for (int32_t i = 0; i < 2 * m->y.rank; i++)
         m->pads[i] = attr_at(node, IR_ATTR_PADS, i);
     m->value = ir_attr_float(node, IR_ATTR_VALUE);
-    if (m->in[0].step > 0)
+    if (m->in[0].dtype == DTYPE_F8) /* its bits */
+        m->value = (float)f32_to_f8(m->value / (m->in[0].step > 0 ? m->in[0].step : 1));
+    else if (m->in[0].step > 0)
         m->value = rintf(m->value / m->in[0].step) + m->in[0].zero;
     return true;
 }
