@@ -438,6 +438,7 @@ static enum status parts_make(struct models *m, struct error *err)
                                       .trust = m->trust,
                                       .stop = &m->stop};
     TRY(plan_cache_new(&cache, &m->cache, err));
+    cache.keep_none = !plan_cache_keeps(m->cache); /* one warning of one folder is enough */
     TRY(shapes_new(shared, &cache, m->config, &m->shapes, err));
     atomic_store_explicit(&shared->shapes, m->shapes, memory_order_release);
     return thread_start(m, err);

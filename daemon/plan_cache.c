@@ -66,11 +66,16 @@ enum status plan_cache_new(const struct plan_cache_config *config, struct plan_c
         .most = config->most,
         .log = config->log,
     };
-    if (plan_folder_open(&folder, &cache->folder, &why))
+    if (!config->keep_none && plan_folder_open(&folder, &cache->folder, &why))
         log_write(config->log, LOG_WARNING,
                   "plan cache cannot be used: %s: plans are built anew at each start", why.text);
     *out = cache;
     return STATUS_OK;
+}
+
+bool plan_cache_keeps(const struct plan_cache *cache)
+{
+    return cache->folder;
 }
 
 void plan_cache_free(struct plan_cache *cache)

@@ -30,6 +30,7 @@ struct plan_cache_config {
     const char *below;  /* a folder in that one, which is used instead; NULL: none */
     uint64_t limit;     /* bytes of plans in it; 0: any number */
     uint32_t most;      /* plans in it; 0: any number */
+    bool keep_none;     /* no folder is used, and the log hears nothing of it */
     bool quiet;         /* the log hears of builds only if it wants to know much */
     struct device *device;
     const char *device_spec;
@@ -46,6 +47,9 @@ struct plan_cache_config {
 /* A folder that cannot be made, written or trusted is no failure: nothing is kept then. */
 enum status plan_cache_new(const struct plan_cache_config *config, struct plan_cache **out,
                            struct error *err);
+
+/* Whether it has a folder. */
+bool plan_cache_keeps(const struct plan_cache *cache);
 void plan_cache_free(struct plan_cache *cache); /* NULL is fine */
 
 /* The engine of an ONNX file: from a kept plan, or from one that is built now. Cause FILE_CHANGED:

@@ -50,6 +50,7 @@ nine = [1] * 9
 many = ints("many", *([1] * 300))
 packed = helper.make_tensor("packed", T.INT4, [2, 3], b"\x12\x34\x56", raw=True)
 half = helper.make_tensor("half", F, [4], [0.5] * 4)
+eighths = helper.make_tensor("eighths", T.FLOAT8E4M3FN, [2], b"\x38\x40", raw=True)
 big = ints("big", 16777217, dims=[])
 scales = helper.make_tensor("scales", F, [4], [1, 1, 2, 2])
 pads = ints("pads", 0, 0, 1, 1)
@@ -159,6 +160,11 @@ UNSUPPORTED = {
     "quantised to INT32": model("QuantizeLinear", [x, (F, [])], {"output_dtype": T.INT32}),
     "in blocks of a tensor of rank 8":
         model("DequantizeLinear", [(U, [2] * 8), (F, [2] * 8)], {"block_size": 1, "axis": 0}),
+    "to FLOAT8E4M3FN without saturation":
+        model("QuantizeLinear", [x, (F, [])], {"output_dtype": T.FLOAT8E4M3FN, "saturate": 0}),
+    "input 0 is FLOAT8E4M3FN, which only": model("Neg", ["eighths"], held=[eighths]),
+    "to FLOAT8E4M3FN without saturation (Cast)":
+        model("Cast", [x], {"to": T.FLOAT8E4M3FN, "saturate": 0}),
     "attribute 'output_dtype' is FLOAT8E5M2":
         model("QuantizeLinear", [x, (F, [])], {"output_dtype": T.FLOAT8E5M2}),
     "this value of attribute":
@@ -328,11 +334,17 @@ def graph_level():
         opset_imports=[helper.make_opsetid("", 21)])
     g = model("Neg", [x])
     g.graph.sparse_initializer.add()
+    to = {"to": T.FLOAT8E4M3FN}
+    i = model("Cast", [x], to)
+    j = model("QuantizeLinear", [x, (F, []), "zero"])
+    j.graph.input.append(helper.make_tensor_value_info("z", F, []))
+    j.graph.node.insert(0, helper.make_node("Cast", ["z"], ["zero"], **to))
     h = model("Neg", ["s"], held=[helper.make_tensor("s", T.STRING, [1], [b"s"])])
     return {"input 'x0' is not a tensor": a, "input 'x0' has element type STRING (8)": b,
             "input 'x0' has no shape": c, "opset 99, the newest that is known is": d,
             "more than 64 inputs": e, "more than 64 outputs": f, "sparse initializers": g,
-            "tensor 's': element type STRING (8)": h}
+            "tensor 's': element type STRING (8)": h, "output 'y' has element type": i,
+            "a zero point in FP8 that is computed": j}
 
 
 def refuse_texts():
@@ -364,7 +376,7 @@ class Refusals(unittest.TestCase):
             with self.subTest(reason):
                 node, opset = given.graph.node[0], given.opset_import[0].version
                 opset = given.opset_import[1].version if node.domain else opset
-                if reason.startswith("to rank"):
+                if reason.startswith("to "):
                     reason = reason.split(" (")[0]
                 self.assertIn(reason, text)
                 where = f'{status}: {node.op_type} "it" (opset {opset}): '

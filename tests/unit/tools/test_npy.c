@@ -26,6 +26,8 @@ static void every_type_survives_a_round_trip(void **state)
     (void)state;
     snprintf(path, sizeof(path), "/tmp/inferd-npy-%d.npy", (int)getpid());
     for (int type = DTYPE_BOOL; type < DTYPE_COUNT_; type++) {
+        if (type == DTYPE_F8) /* numpy has none, and no input or output is one */
+            continue;
         for (uint32_t rank = 0; rank <= SHAPE_MAX_RANK; rank++) {
             struct tensor_view t = {.dtype = (enum dtype)type, .shape.rank = rank}, back;
             unsigned char data[512 * 8];
