@@ -62,7 +62,7 @@ static void list_in(struct shape_cache *cache, struct shape_entry *shape, enum s
 
 static void list_out(struct shape_cache *cache, struct shape_entry *shape)
 {
-    DL_DELETE(cache->lists[shape->state], shape);
+    DL_DELETE(cache->lists[shape->state], shape); /* NOLINT: the analyser loses utlist's ring */
     cache->counts[shape->state]--;
     if (shape->state == SHAPE_READY)
         cache->bytes -= shape->bytes;

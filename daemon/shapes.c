@@ -46,7 +46,7 @@ static struct shape_key key_of(const struct model *model, const int64_t *values)
 static void settings_fill(struct shapes_settings *out, const struct wanted *w,
                           const struct config *config)
 {
-    memset(out, 0, sizeof(*out)); /* settings are compared as bytes */
+    memset(out, 0, sizeof(*out));
     out->server.max_batch = config->max_batch;
     out->server.max_delay_us = config->max_delay_us;
     out->server.limits = config->limits;
@@ -60,6 +60,26 @@ static void settings_fill(struct shapes_settings *out, const struct wanted *w,
     out->model.preferred_count = MIN(w->config.preferred_count, (uint32_t)CONFIG_PREFERRED_MAX);
     for (uint32_t i = 0; i < out->model.preferred_count; i++)
         out->preferred[i] = w->config.preferred[i];
+}
+
+/* What loading a model asks of its settings (dispatch_model.c, fits.c). */
+static bool settings_equal(const struct shapes_settings *a, const struct shapes_settings *b)
+{
+    const struct config *s = &a->server, *t = &b->server;
+    const struct config_model *m = &a->model, *n = &b->model;
+    return s->max_batch == t->max_batch && s->max_delay_us == t->max_delay_us &&
+           s->limits.frame_bytes == t->limits.frame_bytes &&
+           s->limits.inflight_bytes == t->limits.inflight_bytes &&
+           s->limits.connection_inflight_bytes == t->limits.connection_inflight_bytes &&
+           s->limits.address_inflight_bytes == t->limits.address_inflight_bytes &&
+           s->limits.output_bytes == t->limits.output_bytes &&
+           s->limits.queue_requests == t->limits.queue_requests &&
+           s->limits.model_bytes == t->limits.model_bytes && m->max_batch == n->max_batch &&
+           m->max_delay_us == n->max_delay_us && m->queue_limit == n->queue_limit &&
+           m->instances == n->instances && m->timeout_us == n->timeout_us &&
+           m->priority_levels == n->priority_levels && m->default_priority == n->default_priority &&
+           m->preferred_count == n->preferred_count &&
+           memcmp(a->preferred, b->preferred, sizeof(a->preferred)) == 0;
 }
 
 static enum shapes_policy policy_of(const struct config_model *config)
@@ -82,7 +102,7 @@ static struct shape_entry *settings_apply(struct model_shapes *own, const struct
     settings_fill(&settings, w, config);
     atomic_store_explicit(&own->policy, policy_of(&w->config), memory_order_relaxed);
     pthread_mutex_lock(&s->lock);
-    if (memcmp(&own->settings, &settings, sizeof(settings)) != 0)
+    if (!settings_equal(&own->settings, &settings))
         gone = shape_cache_take(s->cache, model);
     own->settings = settings;
     shapes_figures_note(s);

@@ -14,10 +14,9 @@ static const struct ir_scale *f8_scale(const struct ir_graph *g, uint32_t tensor
 }
 
 /* A copy of the constant, rounded; IR_NONE: no memory. */
-static uint32_t round_constant(struct ir_graph *g, uint32_t tensor)
+static uint32_t round_constant(struct ir_graph *g, uint32_t tensor, const struct ir_scale *scale)
 {
     const struct ir_tensor *t = ir_tensor(g, tensor);
-    const struct ir_scale *scale = f8_scale(g, tensor);
     const struct shape shape = t->shape;
     const float *from = t->data;
     size_t n = 0, inner = 1;
@@ -47,11 +46,10 @@ static uint32_t add_step(struct ir_graph *g, enum ir_op op, uint32_t x, uint32_t
 }
 
 /* The tensor as FP8 would hold it; IR_NONE: no memory. */
-static uint32_t round_data(struct ir_graph *g, uint32_t tensor)
+static uint32_t round_data(struct ir_graph *g, uint32_t tensor, const struct ir_scale *scale)
 {
     const struct shape scalar = {.rank = 0};
-    uint32_t step =
-        ir_constant_add(g, "", DTYPE_F32, &scalar, (const void *)f8_scale(g, tensor)->step);
+    uint32_t step = ir_constant_add(g, "", DTYPE_F32, &scalar, scale->step);
     uint32_t q = step == IR_NONE ? step : add_step(g, IR_OP_QUANTIZE, tensor, step, DTYPE_F8);
     return q == IR_NONE ? q : add_step(g, IR_OP_DEQUANTIZE, q, step, DTYPE_F32);
 }
@@ -69,13 +67,14 @@ enum status quant_emulate(struct ir_graph *g, struct error *err)
         if (at == IR_NONE)
             continue;
         uint32_t x = ir_node(g, i)->inputs[at], w = ir_node(g, i)->inputs[1 - at];
-        if (!f8_scale(g, x) || !f8_scale(g, w) || ir_tensor(g, x)->dtype != DTYPE_F32 ||
-            ir_tensor(g, w)->dtype != DTYPE_F32 || f8_scale(g, x)->n != 1)
+        const struct ir_scale *of_x = f8_scale(g, x), *of_w = f8_scale(g, w);
+        if (!of_x || !of_w || ir_tensor(g, x)->dtype != DTYPE_F32 ||
+            ir_tensor(g, w)->dtype != DTYPE_F32 || of_x->n != 1)
             continue;
         if (rounded[w] == IR_NONE)
-            rounded[w] = round_constant(g, w);
+            rounded[w] = round_constant(g, w, of_w);
         if (rounded[x] == IR_NONE)
-            rounded[x] = round_data(g, x);
+            rounded[x] = round_data(g, x, of_x);
         if (rounded[w] == IR_NONE || rounded[x] == IR_NONE)
             return error_no_memory(err, "8-bit floats");
         ir_node(g, i)->inputs[at] = rounded[x];
