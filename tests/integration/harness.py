@@ -6,6 +6,7 @@ used throughout, so that sanitizers see everything and answers do not depend on 
 """
 import atexit
 import functools
+import json
 import os
 import pathlib
 import re
@@ -18,6 +19,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 
 import wire
 from wire import message
@@ -205,6 +207,17 @@ class Server:
     def log(self):
         return self.log_path.read_text(errors="replace")
 
+    def door(self, name):
+        """The address of http, grpc or metrics, which the server has said."""
+        return re.search(rf"(?m)^ready (\S+) \({name}\)$", self.log())[1]
+
+    def shapes(self, model):
+        """The dimensions of each input and output, as the model's metadata over HTTP say."""
+        with urllib.request.urlopen(f"http://{self.door('http')}/v2/models/{model}",
+                                    timeout=60) as answer:
+            said = json.load(answer)
+        return {t["name"]: list(map(int, t["shape"])) for t in said["inputs"] + said["outputs"]}
+
     @property
     def address(self):
         return self.addresses[0]
@@ -293,6 +306,13 @@ class Background(threading.Thread):
             raise AssertionError("a background thread does not end")
         if self.failure:
             raise self.failure
+
+
+def together(count, function, seconds=120):
+    """Runs function(0) to function(count - 1) at once."""
+    threads = [Background(function, i) for i in range(count)]
+    for thread in threads:
+        thread.finish(seconds)
 
 
 def until(condition, seconds=10):

@@ -6,10 +6,8 @@ beside onnxruntime's.
     test_late_sizes.py INFERD INFERCTL
 """
 import json
-import re
 import struct
 import subprocess
-import threading
 import unittest
 import urllib.request
 
@@ -89,32 +87,19 @@ class Daemon(harness.Served):
                 self.check_found(client, numbers)
 
     def test_many_at_once(self):
-        failures = []
-
         def send(seed):
-            try:
-                with self.server.client() as client:
-                    for k in range(40):
-                        bits = seed * 7 + k
-                        self.check_found(client, [bits >> d & 1 for d in range(4)])
-            except BaseException as failure:  # the thread's, told below
-                failures.append(failure)
-        threads = [threading.Thread(target=send, args=(i,)) for i in range(6)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join(120)
-        self.assertEqual(failures, [])
+            with self.server.client() as client:
+                for k in range(40):
+                    bits = seed * 7 + k
+                    self.check_found(client, [bits >> d & 1 for d in range(4)])
+        harness.together(6, send)
 
     def test_metadata_leaves_sizes_open(self):
-        where = re.search(r"(?m)^ready (\S+) \(http\)", self.server.log())[1]
-        with urllib.request.urlopen(f"http://{where}/v2/models/found", timeout=10) as answer:
-            said = json.load(answer)
-        shapes = {t["name"]: list(map(int, t["shape"])) for t in said["inputs"] + said["outputs"]}
-        self.assertEqual(shapes, {"x": [1, 4], "at": [-1, 2], "values": [-1], "twice": [1, 4]})
+        self.assertEqual(self.server.shapes("found"),
+                         {"x": [1, 4], "at": [-1, 2], "values": [-1], "twice": [1, 4]})
 
     def test_http_replies_have_real_sizes(self):
-        where = re.search(r"(?m)^ready (\S+) \(http\)", self.server.log())[1]
+        where = self.server.door("http")
         asked = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [3]}]}
         with urllib.request.urlopen(f"http://{where}/v2/models/counted/infer",
                                     json.dumps(asked).encode(), timeout=10) as answer:

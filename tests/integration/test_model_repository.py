@@ -389,8 +389,7 @@ class Explicit(unittest.TestCase):
                 return text
 
             def told():
-                connection = http.client.HTTPConnection(
-                    re.search(r"(?m)^ready (\S+) \(http\)$", s.log())[1], timeout=60)
+                connection = http.client.HTTPConnection(s.door("http"), timeout=60)
                 with contextlib.closing(connection):
                     connection.request("GET", "/v2/models/a/config")
                     return json.loads(connection.getresponse().read())

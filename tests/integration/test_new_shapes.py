@@ -152,7 +152,7 @@ class Waiting(harness.Served):
     def test_large_ones_wait_too_as_json_as_well(self):
         with self.server.client(timeout=60) as client:
             self.assertEqual(ask(client, 3999, 4).status, wire.OK)
-        seq, where = 3500, re.search(r"(?m)^ready (\S+) \(http\)", self.server.log())[1]
+        seq, where = 3500, self.server.door("http")
         inputs = [{"name": name, "datatype": kind, "shape": shape,
                    "data": struct.unpack(f"<{len(data) // 4}f", data)}
                   for name, kind, shape, data in given(seq)]

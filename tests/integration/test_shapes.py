@@ -4,14 +4,10 @@
 
     test_shapes.py INFERD INFERCTL
 """
-import json
 import random
-import re
 import struct
 import subprocess
-import threading
 import unittest
-import urllib.request
 
 import harness
 import wire
@@ -96,23 +92,15 @@ class Shapes(harness.Served):
         return reply.batch
 
     def test_mixed_sizes_share_batches_only_with_their_like(self):
-        failures, batches = [], []
+        batches = []
 
         def send(seed):
             rng = random.Random(seed)
-            try:
-                with self.server.client() as client:
-                    for _ in range(125):
-                        batches.append(self.check(
-                            client, inputs(rng, rng.randint(1, 3), rng.choice(SIZES))))
-            except BaseException as failure:  # the thread's, told below
-                failures.append(failure)
-        threads = [threading.Thread(target=send, args=(i,)) for i in range(8)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join(120)
-        self.assertEqual(failures, [])
+            with self.server.client() as client:
+                for _ in range(125):
+                    batches.append(self.check(
+                        client, inputs(rng, rng.randint(1, 3), rng.choice(SIZES))))
+        harness.together(8, send)
         self.assertEqual(len(batches), 1000)
         self.assertLessEqual(max(batches), 4)
 
@@ -146,31 +134,19 @@ class Shapes(harness.Served):
             self.check(client, inputs(rng, 4, 17))
 
     def test_sizes_between_profiles_are_padded_and_cut_back(self):
-        failures, batches = [], []
+        batches = []
 
         def send(seed):
             rng = random.Random(seed)
-            try:
-                with self.server.client() as client:
-                    for _ in range(60):
-                        batches.append(self.check(
-                            client, inputs(rng, rng.randint(1, 2), rng.randint(2, 17))))
-            except BaseException as failure:  # the thread's, told below
-                failures.append(failure)
-        threads = [threading.Thread(target=send, args=(i,)) for i in range(6)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join(120)
-        self.assertEqual(failures, [])
+            with self.server.client() as client:
+                for _ in range(60):
+                    batches.append(self.check(
+                        client, inputs(rng, rng.randint(1, 2), rng.randint(2, 17))))
+        harness.together(6, send)
         self.assertGreater(max(batches), 2, "no two requests shared a batch")
 
     def test_metadata_leaves_sizes_open(self):
-        where = re.search(r"(?m)^ready (\S+) \(http\)", self.server.log())[1]
-        with urllib.request.urlopen(f"http://{where}/v2/models/seq", timeout=10) as answer:
-            said = json.load(answer)
-        shapes = {t["name"]: list(map(int, t["shape"])) for t in said["inputs"] + said["outputs"]}
-        self.assertEqual(shapes, {name: [-1, -1, 2] for name in "xzyw"})
+        self.assertEqual(self.server.shapes("seq"), {name: [-1, -1, 2] for name in "xzyw"})
 
     def test_a_build_says_what_contradicts(self):
         at = harness.folder() / "seq.onnx"
@@ -336,23 +312,15 @@ class BesideOnnxruntime(harness.Served):
                 self.check(client, "encoder", feeds)
 
     def test_mixed_lengths_are_joined_in_padded_batches(self):
-        failures, batches = [], []
+        batches = []
 
         def send(seed):
             rng = np.random.default_rng(seed)
-            try:
-                with self.server.client() as client:
-                    for _ in range(50):
-                        batches.append(self.check(client, "encoder",
-                                                  self.feeds(rng, "encoder", padded=True)))
-            except BaseException as failure:  # the thread's, told below
-                failures.append(failure)
-        threads = [threading.Thread(target=send, args=(i,)) for i in range(6)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join(120)
-        self.assertEqual(failures, [])
+            with self.server.client() as client:
+                for _ in range(50):
+                    batches.append(self.check(client, "encoder",
+                                              self.feeds(rng, "encoder", padded=True)))
+        harness.together(6, send)
         self.assertEqual(len(batches), 300)
 
 

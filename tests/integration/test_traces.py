@@ -9,7 +9,6 @@ import http.client
 import http.server
 import json
 import pathlib
-import re
 import signal
 import socket
 import struct
@@ -121,7 +120,7 @@ class ToACollector(unittest.TestCase):
                     infer(client, f"00-{TRACE}-{SPAN}-00")
                     infer(client, "nonsense")
                     self.assertEqual(infer(client, f"00-{TRACE}-{SPAN}-01").status, 0)
-                door = re.search(r"(?m)^ready (\S+) \(http\)$", server.log()).group(1)
+                door = server.door("http")
                 web = http.client.HTTPConnection(door, timeout=20)
                 with contextlib.closing(web):
                     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4],
@@ -153,7 +152,7 @@ class ToACollector(unittest.TestCase):
                     self.set_and_look(server, expected)
 
     def set_and_look(self, server, expected):
-        door = re.search(r"(?m)^ready (\S+) \(http\)$", server.log()).group(1)
+        door = server.door("http")
 
         def settings(**changes):
             with contextlib.closing(http.client.HTTPConnection(door, timeout=20)) as web:
