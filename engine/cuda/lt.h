@@ -211,4 +211,15 @@ enum status lt_blob_read(const struct lt_kind *kind, const struct ir_graph *grap
 
 extern const struct lt_kind lt_kind_matmul, lt_kind_conv;
 
+/* What the heuristics are asked to keep to: an attribute of a preference. */
+struct lt_preference {
+    cublasLtMatmulPreferenceAttributes_t key;
+    const void *value;
+    size_t size;
+};
+
+/* *out may be set although this fails, and is the caller's to destroy then, too. */
+cublasStatus_t lt_preference_new(const struct lt_api *api, const struct lt_preference *wishes,
+                                 size_t n, cublasLtMatmulPreference_t *out);
+
 #endif

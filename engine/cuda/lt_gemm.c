@@ -200,6 +200,16 @@ static uint32_t alignment(const struct lt_product *p, size_t step_offset)
     return align;
 }
 
+cublasStatus_t lt_preference_new(const struct lt_api *api, const struct lt_preference *wishes,
+                                 size_t n, cublasLtMatmulPreference_t *out)
+{
+    cublasStatus_t code = api->cublasLtMatmulPreferenceCreate(out);
+    for (size_t i = 0; i < n && code == CUBLAS_STATUS_SUCCESS; i++)
+        code = api->cublasLtMatmulPreferenceSetAttribute(*out, wishes[i].key, wishes[i].value,
+                                                         wishes[i].size);
+    return code;
+}
+
 static cublasStatus_t make_preference(const struct lt_api *api, const struct lt_product *p,
                                       uint64_t workspace, cublasLtMatmulPreference_t *out)
 {
@@ -209,11 +219,7 @@ static cublasStatus_t make_preference(const struct lt_api *api, const struct lt_
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (p->dtype == DTYPE_F32)
         schemes |= CUBLASLT_REDUCTION_SCHEME_INPLACE;
-    const struct {
-        cublasLtMatmulPreferenceAttributes_t key;
-        const void *value;
-        size_t size;
-    } attributes[] = {
+    const struct lt_preference wishes[] = {
         {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace)},
         {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof(a)},
@@ -221,11 +227,7 @@ static cublasStatus_t make_preference(const struct lt_api *api, const struct lt_
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &y, sizeof(y)},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &y, sizeof(y)},
     };
-    cublasStatus_t code = api->cublasLtMatmulPreferenceCreate(out);
-    for (size_t i = 0; i < ARRAY_LEN(attributes) && code == CUBLAS_STATUS_SUCCESS; i++)
-        code = api->cublasLtMatmulPreferenceSetAttribute(*out, attributes[i].key,
-                                                         attributes[i].value, attributes[i].size);
-    return code;
+    return lt_preference_new(api, wishes, ARRAY_LEN(wishes), out);
 }
 
 static bool is_new(struct ask *ask, const cublasLtMatmulAlgo_t *algo)

@@ -108,11 +108,7 @@ int lt_sums_ask(const struct lt_api *api, const struct lt_desc *d,
     cublasLtMatmulPreference_t preference = NULL;
     uint64_t workspace = LT_WORKSPACE_MAX;
     uint32_t align = POINTER_ALIGN;
-    const struct {
-        cublasLtMatmulPreferenceAttributes_t key;
-        const void *value;
-        size_t size;
-    } attributes[] = {
+    const struct lt_preference wishes[] = {
         {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace)},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align, sizeof(align)},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align, sizeof(align)},
@@ -120,11 +116,7 @@ int lt_sums_ask(const struct lt_api *api, const struct lt_desc *d,
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align, sizeof(align)},
     };
     int n = 0;
-    cublasStatus_t code = api->cublasLtMatmulPreferenceCreate(&preference);
-    for (size_t i = 0; i < ARRAY_LEN(attributes) && code == CUBLAS_STATUS_SUCCESS; i++)
-        code = api->cublasLtMatmulPreferenceSetAttribute(preference, attributes[i].key,
-                                                         attributes[i].value, attributes[i].size);
-    if (code != CUBLAS_STATUS_SUCCESS ||
+    if (lt_preference_new(api, wishes, ARRAY_LEN(wishes), &preference) != CUBLAS_STATUS_SUCCESS ||
         api->cublasLtMatmulAlgoGetHeuristic(api->handle, d->op, d->a, d->b, d->c ? d->c : d->y,
                                             d->y, preference, LT_SUMS_ALGOS, results,
                                             &n) != CUBLAS_STATUS_SUCCESS)
