@@ -291,7 +291,6 @@ void connection_watch(struct connection *c)
 
 enum got { GOT_ALL, GOT_MORE };
 
-/* Reads once. GOT_MORE: there may be more. */
 /* Takes note of when a message begins. In HTTP/2 messages come mixed, and each begins now. */
 static void message_mark(struct connection *c)
 {
@@ -302,15 +301,7 @@ static void message_mark(struct connection *c)
         c->message_ns = c->loop->now_ns;
 }
 
-/* Large messages come in pieces, each of which would wake the loop: sleeping and waking up take
- * longer, on both sides, than the next piece. Where pieces come slowly the loop sleeps. */
-static void look_for_more(struct loop *loop)
-{
-    if (loop->now_ns - loop->poured_ns < LOOP_POUR_NS)
-        loop->look_ns = loop->now_ns + LOOP_LOOK_NS;
-    loop->poured_ns = loop->now_ns;
-}
-
+/* Reads once. GOT_MORE: there may be more. */
 static enum got read_once(struct connection *c)
 {
     struct loop *loop = c->loop;
@@ -339,7 +330,7 @@ static enum got read_once(struct connection *c)
     counter_add(&loop->counters, COUNTER_BYTES_IN, (uint64_t)n);
     loop->now_ns = clock_now_ns();
     if (n >= LOOP_POUR)
-        look_for_more(loop);
+        connection_poured(c);
     c->active_ms = uv_now(&loop->uv);
     if (loop->shared->traces)
         message_mark(c);
@@ -383,6 +374,7 @@ void connection_turn(struct connection *c)
     bool more = connection_takes(c) && (got == GOT_MORE || c->ops->waiting(c->session));
     if (more || unpacks(c))
         loop_ready(c->loop, c, true);
+    connection_mark(c);
     connection_watch(c);
     connection_dirty(c); /* so that the end of the turn looks whether it is finished */
 }
@@ -702,6 +694,7 @@ void connection_close(struct connection *c)
         return;
     c->phase = CONNECTION_CLOSED;
     exchange_forget(c);
+    connection_mark_drop(c);
     uv_close((uv_handle_t *)&c->poll, closed);
 }
 
@@ -740,6 +733,7 @@ void connection_open(struct loop *loop, const struct arrival *arrival)
     c->peer = arrival->peer;
     c->ops = arrival->protocol;
     c->poll.data = c;
+    c->mark = 1;
     c->active_ms = c->served_ms = c->tick_ms = uv_now(&loop->uv);
     c->session = c->ops->create(&c->host);
     bool tls = arrival->tcp && tls_covers(loop->table->tls, arrival->door);

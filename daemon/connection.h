@@ -75,6 +75,9 @@ struct connection {
     struct connection *prev_waiting, *next_waiting; /* for memory */
     size_t need;                                    /* bytes that it waits for */
     uint64_t waiting_ms;                            /* since when it waits */
+    struct connection *prev_marked, *next_marked;   /* those with a mark */
+    size_t mark;           /* bytes that the kernel wakes the loop for; 1: any */
+    bool mark_seen, pours; /* the timer has seen the mark; much came in this turn */
     bool in_vain; /* it has waited in vain: what it keeps is refused now, and waits no more */
     bool in_waiting, in_dirty, in_dying;
     struct connection *next_dirty, *next_dying;
@@ -184,6 +187,15 @@ void connection_writable(struct connection *c);
 /* Bytes that the peer has not taken yet, including those in the kernel. Only with a backlog. */
 size_t connection_unread(const struct connection *c);
 void connection_backlog_drop(struct connection *c);
+
+/* --- connection_pour.c --- */
+
+/* Much was read at once: a message pours in. */
+void connection_poured(struct connection *c);
+/* Says how many bytes are to wake the loop. At the end of a connection's turn. */
+void connection_mark(struct connection *c);
+/* The socket is about to go. */
+void connection_mark_drop(struct connection *c);
 
 /* --- connection_time.c --- */
 

@@ -355,7 +355,9 @@ static enum status handles_init(struct loop *loop, struct error *err)
     uv_check_init(&loop->uv, &loop->turn_end);
     uv_idle_init(&loop->uv, &loop->again);
     uv_timer_init(&loop->uv, &loop->tick);
-    loop->wake.data = loop->turn_end.data = loop->again.data = loop->tick.data = loop;
+    uv_timer_init(&loop->uv, &loop->moment);
+    loop->wake.data = loop->turn_end.data = loop->again.data = loop->tick.data = loop->moment.data =
+        loop;
     uv_check_start(&loop->turn_end, on_turn_end);
     uv_timer_start(&loop->tick, on_tick, tick_ms(loop), 0);
     return STATUS_OK;
@@ -452,6 +454,7 @@ void loop_stop(struct loop *loop)
             connection_die(loop->slots[i].connection);
     loop_turn(loop); /* closes them */
     uv_close((uv_handle_t *)&loop->tick, NULL);
+    uv_close((uv_handle_t *)&loop->moment, NULL);
     uv_close((uv_handle_t *)&loop->turn_end, NULL);
     uv_close((uv_handle_t *)&loop->again, NULL);
     uv_close((uv_handle_t *)&loop->wake, NULL);

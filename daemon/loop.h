@@ -41,9 +41,12 @@ enum {
     LOOP_IDS = 4096,            /* buckets of requests in flight, by id */
     LOOP_TURN_NS = 4000000,
     LOOP_SLICE_NS = 1000000,
-    LOOP_POUR = 16 * 1024, /* bytes read at once that are much */
-    LOOP_POUR_NS = 50000,  /* so soon after the last ones they are a part of something large, */
-    LOOP_LOOK_NS = 25000,  /* and the next ones are looked for so long */
+    LOOP_POUR = 16 * 1024,     /* bytes read at once that are much */
+    LOOP_POUR_NS = 50000,      /* so soon after the last ones they are a part of something large, */
+    LOOP_LOOK_NS = 25000,      /* and the next ones are looked for so long; */
+    LOOP_SEVERAL_NS = 1000000, /* where two connections pour within so long, */
+    LOOP_MARK = 128 * 1024,    /* so many bytes wake the loop, */
+    LOOP_MOMENT_MS = 1,        /* if they come within one or two of these */
     LOOP_MEMORY_WAIT_MS = 100,
 };
 
@@ -83,10 +86,13 @@ struct loop {
     uv_loop_t uv;
     uv_async_t wake;
     uv_check_t turn_end;
-    uint64_t poured_ns; /* when much was read at once last */
-    uint64_t look_ns;   /* until then the poll does not block */
+    uint64_t poured_ns;  /* when much was read at once last, */
+    uint64_t pourer;     /* and of which connection; */
+    uint64_t several_ns; /* when it was another one than before */
+    uint64_t look_ns;    /* until then the poll does not block */
     uv_idle_t again; /* active while something waits for the next turn: the poll does not block */
     uv_timer_t tick;
+    uv_timer_t moment; /* active while connections are marked */
     uv_thread_t thread;
     bool started, stopping;
 
@@ -134,6 +140,7 @@ struct loop {
     uint32_t slice_looks; /* calls of loop_slice_over */
     bool slice_over;
     struct connection *waiting; /* for memory; utlist DL */
+    struct connection *marked;  /* wait for much (connection_pour.c); utlist DL, by next_marked */
     struct connection *dirty;   /* have pieces to write */
     struct connection *dying;   /* to be closed at the end of the turn */
     struct loop_pieces *free_pieces;

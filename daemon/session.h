@@ -155,6 +155,8 @@ struct session_ops {
     /* Bytes to the end of what has begun, at least 1. A host that has nothing set aside for
      * leftovers reads no more than that, so that there are none. */
     size_t (*wants)(const struct session *session);
+    /* Bytes that are to come at least until a message is whole; 0: nobody knows. */
+    size_t (*due)(const struct session *session);
     /* Bytes came, in the place that `buffer` gave or elsewhere. All are taken. Not while paused. */
     void (*input)(struct session *session, const void *data, size_t size);
     /* Whether messages were kept because the host was paused; resume goes on with them. */

@@ -419,6 +419,11 @@ static size_t framed_wants(const struct session *s)
     return message ? message : MAX(FRAME_HEAD_BYTES - s->n_head, (size_t)1);
 }
 
+static size_t framed_due(const struct session *s)
+{
+    return s->kept && !s->discard ? kept_room(s) : 0;
+}
+
 static void framed_state(const struct session *s, struct session_state *out)
 {
     out->message = s->message;
@@ -442,6 +447,7 @@ const struct session_ops session_framed = {
     .destroy = framed_destroy,
     .buffer = framed_buffer,
     .wants = framed_wants,
+    .due = framed_due,
     .input = framed_input,
     .waiting = framed_waiting,
     .resume = framed_resume,

@@ -427,6 +427,18 @@ static size_t h2_wants(const struct session *s)
     return left ? left : H2_FRAME_HEAD;
 }
 
+static size_t h2_due(const struct session *s)
+{
+    size_t least = 0;
+    for (const struct h2_stream *stream = s->partial; stream; stream = stream->next_partial) {
+        if (stream->n_prefix < H2_PREFIX)
+            return 0;
+        size_t left = stream->need - stream->have;
+        least = least ? MIN(least, left) : left;
+    }
+    return least;
+}
+
 /* --- time --- */
 
 static void h2_state(const struct session *s, struct session_state *out)
@@ -495,6 +507,7 @@ const struct session_ops session_h2 = {
     .destroy = h2_destroy,
     .buffer = h2_buffer,
     .wants = h2_wants,
+    .due = h2_due,
     .input = h2_input,
     .waiting = h2_waiting,
     .resume = h2_resume,

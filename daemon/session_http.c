@@ -331,6 +331,11 @@ static size_t http_wants(const struct session *s)
     return http_reader_wants(s->reader);
 }
 
+static size_t http_due(const struct session *s)
+{
+    return s->phase == HTTP_AT_BODY && head_of(s)->body == HTTP_BODY_LENGTH ? s->need - s->have : 0;
+}
+
 static void http_state(const struct session *s, struct session_state *out)
 {
     out->message = s->message;
@@ -357,6 +362,7 @@ const struct session_ops session_http = {
     .destroy = http_destroy,
     .buffer = http_buffer,
     .wants = http_wants,
+    .due = http_due,
     .input = http_input,
     .waiting = http_waiting,
     .resume = http_resume,

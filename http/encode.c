@@ -6,17 +6,31 @@ enum { TEXT_FIRST = 4 * 1024, TEXT_MOST = 32 << 20 };
 
 /* --- parts --- */
 
+/* Puts a comma before a member or an element, unless the object or array begins with it. The writer
+ * has text before it. */
+static void next(struct json_writer *w)
+{
+    if (!w->full && !strchr("{[:,", w->at[-1]))
+        json_text(w, ",");
+}
+
 static void key(struct json_writer *w, const char *name)
 {
+    next(w);
     json_string(w, message_text_of(name));
     json_text(w, ":");
 }
 
-/* The members of an object or array are divided by commas; `first` is whether this is the first. */
-static void comma(struct json_writer *w, bool first)
+static void list(struct json_writer *w, const char *name)
 {
-    if (!first)
-        json_text(w, ",");
+    key(w, name);
+    json_text(w, "[");
+}
+
+static void object(struct json_writer *w)
+{
+    next(w);
+    json_text(w, "{");
 }
 
 static void string(struct json_writer *w, const char *name, const char *value)
@@ -35,7 +49,7 @@ static void shape(struct json_writer *w, const struct shape *shape)
 {
     json_text(w, "[");
     for (uint32_t i = 0; i < shape->rank; i++) {
-        comma(w, i == 0);
+        next(w);
         json_int(w, shape->dim[i]);
     }
     json_text(w, "]");
@@ -43,10 +57,9 @@ static void shape(struct json_writer *w, const struct shape *shape)
 
 static void strings(struct json_writer *w, const char *name, const char *const *items, uint32_t n)
 {
-    key(w, name);
-    json_text(w, "[");
+    list(w, name);
     for (uint32_t i = 0; i < n; i++) {
-        comma(w, i == 0);
+        next(w);
         json_string(w, message_text_of(items[i]));
     }
     json_text(w, "]");
@@ -58,9 +71,7 @@ static void server_metadata(struct json_writer *w, const struct body_server_meta
 {
     json_text(w, "{");
     string(w, "name", b->name);
-    json_text(w, ",");
     string(w, "version", b->version);
-    json_text(w, ",");
     strings(w, "extensions", b->extensions, b->n_extensions);
     json_text(w, "}");
 }
@@ -68,15 +79,11 @@ static void server_metadata(struct json_writer *w, const struct body_server_meta
 static void tensors(struct json_writer *w, const char *name, const struct body_tensor *items,
                     uint32_t n)
 {
-    key(w, name);
-    json_text(w, "[");
+    list(w, name);
     for (uint32_t i = 0; i < n; i++) {
-        comma(w, i == 0);
-        json_text(w, "{");
+        object(w);
         string(w, "name", items[i].name);
-        json_text(w, ",");
         string(w, "datatype", items[i].datatype);
-        json_text(w, ",");
         key(w, "shape");
         shape(w, &items[i].shape);
         json_text(w, "}");
@@ -88,13 +95,9 @@ static void model_metadata(struct json_writer *w, const struct body_model_metada
 {
     json_text(w, "{");
     string(w, "name", b->name);
-    json_text(w, ",");
     strings(w, "versions", b->versions, b->n_versions);
-    json_text(w, ",");
     string(w, "platform", b->platform);
-    json_text(w, ",");
     tensors(w, "inputs", b->inputs, b->n_inputs);
-    json_text(w, ",");
     tensors(w, "outputs", b->outputs, b->n_outputs);
     json_text(w, "}");
 }
@@ -102,17 +105,16 @@ static void model_metadata(struct json_writer *w, const struct body_model_metada
 static void config_tensors(struct json_writer *w, const char *name, const struct body_tensor *items,
                            uint32_t n, bool input)
 {
-    key(w, name);
-    json_text(w, "[");
+    list(w, name);
     for (uint32_t i = 0; i < n; i++) {
         char type[32] = "TYPE_";
         strncat(type, items[i].datatype, sizeof(type) - 6);
-        comma(w, i == 0);
-        json_text(w, "{");
+        object(w);
         string(w, "name", items[i].name);
-        json_text(w, ",");
         string(w, "data_type", type);
-        json_text(w, input ? ",\"format\":\"FORMAT_NONE\",\"dims\":" : ",\"dims\":");
+        if (input)
+            string(w, "format", "FORMAT_NONE");
+        key(w, "dims");
         shape(w, &items[i].shape);
         json_text(w, input ? ",\"is_shape_tensor\":false,\"optional\":false}"
                            : ",\"label_filename\":\"\",\"is_shape_tensor\":false}");
@@ -122,16 +124,16 @@ static void config_tensors(struct json_writer *w, const char *name, const struct
 
 static void dynamic_batching(struct json_writer *w, const struct body_model_config *b)
 {
-    json_text(w, ",\"dynamic_batching\":{\"preferred_batch_size\":[");
+    key(w, "dynamic_batching");
+    object(w);
+    list(w, "preferred_batch_size");
     for (uint32_t i = 0; i < b->n_preferred; i++) {
-        comma(w, i == 0);
+        next(w);
         json_uint(w, b->preferred[i]);
     }
-    json_text(w, "],");
+    json_text(w, "]");
     number(w, "max_queue_delay_microseconds", b->max_delay_us);
-    json_text(w, ",");
     number(w, "priority_levels", b->priority_levels);
-    json_text(w, ",");
     number(w, "default_priority_level", b->default_priority);
     json_text(w, "}");
 }
@@ -142,7 +144,6 @@ static void links(struct json_writer *w, const char *name, const struct body_lin
     key(w, name);
     json_text(w, "{");
     for (uint32_t i = 0; i < n; i++) {
-        comma(w, i == 0);
         string(w, items[i].inner, items[i].outer);
     }
     json_text(w, "}");
@@ -150,18 +151,16 @@ static void links(struct json_writer *w, const char *name, const struct body_lin
 
 static void ensemble_scheduling(struct json_writer *w, const struct body_model_config *b)
 {
-    json_text(w, ",\"ensemble_scheduling\":{\"step\":[");
+    key(w, "ensemble_scheduling");
+    object(w);
+    list(w, "step");
     for (uint32_t i = 0; i < b->n_steps; i++) {
         const struct body_step *step = &b->steps[i];
-        comma(w, i == 0);
-        json_text(w, "{");
+        object(w);
         string(w, "model_name", step->model);
-        json_text(w, ",");
         key(w, "model_version");
         json_int(w, step->version);
-        json_text(w, ",");
         links(w, "input_map", step->inputs, step->n_inputs);
-        json_text(w, ",");
         links(w, "output_map", step->outputs, step->n_outputs);
         json_text(w, "}");
     }
@@ -173,21 +172,16 @@ static void model_config(struct json_writer *w, const struct body_model_config *
     bool gpu = strncmp(b->device, "cuda", 4) == 0;
     json_text(w, "{");
     string(w, "name", b->name);
-    json_text(w, ",");
     string(w, "platform", b->platform);
-    json_text(w, ",");
     string(w, "backend", b->backend);
-    json_text(w, ",");
     number(w, "max_batch_size", b->max_batch);
-    json_text(w, ",");
     config_tensors(w, "input", b->inputs, b->n_inputs, true);
-    json_text(w, ",");
     config_tensors(w, "output", b->outputs, b->n_outputs, false);
-    json_text(w, ",\"instance_group\":[");
+    list(w, "instance_group");
     if (b->instances) {
-        json_text(w, "{");
+        object(w);
         string(w, "name", b->name);
-        json_text(w, gpu ? ",\"kind\":\"KIND_GPU\"," : ",\"kind\":\"KIND_CPU\",");
+        string(w, "kind", gpu ? "KIND_GPU" : "KIND_CPU");
         number(w, "count", b->instances);
         json_text(w, "}");
     }
@@ -206,7 +200,6 @@ static void duration(struct json_writer *w, const char *name, const struct body_
     key(w, name);
     json_text(w, "{");
     number(w, "count", d->count);
-    json_text(w, ",");
     number(w, "ns", d->ns);
     json_text(w, "}");
 }
@@ -231,7 +224,6 @@ static void inference_stats(struct json_writer *w, const struct body_model_stati
     key(w, "inference_stats");
     json_text(w, "{");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        comma(w, i == 0);
         duration(w, rows[i].name, rows[i].duration);
     }
     json_text(w, "}");
@@ -239,17 +231,12 @@ static void inference_stats(struct json_writer *w, const struct body_model_stati
 
 static void batch_stats(struct json_writer *w, const struct body_model_statistics *m)
 {
-    key(w, "batch_stats");
-    json_text(w, "[");
+    list(w, "batch_stats");
     for (uint32_t i = 0; i < m->n_batches; i++) {
-        comma(w, i == 0);
-        json_text(w, "{");
+        object(w);
         number(w, "batch_size", m->batches[i].batch_size);
-        json_text(w, ",");
         duration(w, "compute_input", &m->batches[i].compute_input);
-        json_text(w, ",");
         duration(w, "compute_infer", &m->batches[i].compute_infer);
-        json_text(w, ",");
         duration(w, "compute_output", &m->batches[i].compute_output);
         json_text(w, "}");
     }
@@ -261,22 +248,16 @@ static void statistics(struct json_writer *w, const struct body_statistics *b)
     json_text(w, "{\"model_stats\":[");
     for (uint32_t i = 0; i < b->n_models && !w->full; i++) {
         const struct body_model_statistics *m = &b->models[i];
-        comma(w, i == 0);
-        json_text(w, "{");
+        object(w);
         string(w, "name", m->name);
-        json_text(w, ",");
         string(w, "version", m->version);
-        json_text(w, ",");
         number(w, "last_inference", m->last_inference);
-        json_text(w, ",");
         number(w, "inference_count", m->inference_count);
-        json_text(w, ",");
         number(w, "execution_count", m->execution_count);
-        json_text(w, ",");
         inference_stats(w, m);
-        json_text(w, ",");
         batch_stats(w, m);
-        json_text(w, ",\"memory_usage\":[]}");
+        list(w, "memory_usage");
+        json_text(w, "]}");
     }
     json_text(w, "]}");
 }
@@ -285,14 +266,10 @@ static void repository_index(struct json_writer *w, const struct body_index *b)
 {
     json_text(w, "[");
     for (uint32_t i = 0; i < b->n_models && !w->full; i++) {
-        comma(w, i == 0);
-        json_text(w, "{");
+        object(w);
         string(w, "name", b->models[i].name);
-        json_text(w, ",");
         string(w, "version", b->models[i].version);
-        json_text(w, ",");
         string(w, "state", b->models[i].state);
-        json_text(w, ",");
         string(w, "reason", b->models[i].reason);
         json_text(w, "}");
     }
@@ -309,25 +286,25 @@ static bool key_goes_on(const struct body_settings *b, uint32_t i)
 /* A value that is several rows is a list, and so is that of trace_level with one. */
 static void settings(struct json_writer *w, const struct body_settings *b)
 {
-    bool list = false;
+    bool in_list = false;
     json_text(w, "{");
     for (uint32_t i = 0; i < b->n; i++) {
         const struct body_setting *s = &b->items[i];
-        comma(w, i == 0);
-        if (!list) {
+        if (!in_list) {
             key(w, s->key);
-            list = key_goes_on(b, i) || strcmp(s->key, "trace_level") == 0;
-            json_text(w, list ? "[" : "");
+            in_list = key_goes_on(b, i) || strcmp(s->key, "trace_level") == 0;
+            json_text(w, in_list ? "[" : "");
         }
+        next(w);
         if (s->kind == REQUEST_SETTING_BOOL)
             json_text(w, s->number ? "true" : "false");
         else if (s->kind == REQUEST_SETTING_NUMBER)
             json_uint(w, s->number);
         else
             json_string(w, message_text_of(s->text));
-        if (list && !key_goes_on(b, i)) {
+        if (in_list && !key_goes_on(b, i)) {
             json_text(w, "]");
-            list = false;
+            in_list = false;
         }
     }
     json_text(w, "}");
@@ -340,18 +317,14 @@ static void regions(struct json_writer *w, const struct body_regions *b, bool cu
     json_text(w, "[");
     for (uint32_t i = 0; i < b->n && !w->full; i++) {
         const struct body_region *r = &b->items[i];
-        comma(w, i == 0);
-        json_text(w, "{");
+        object(w);
         string(w, "name", r->name);
-        json_text(w, ",");
         if (cuda) {
             number(w, "device_id", r->device);
         } else {
             string(w, "key", r->key);
-            json_text(w, ",");
             number(w, "offset", r->offset);
         }
-        json_text(w, ",");
         number(w, "byte_size", r->size);
         json_text(w, "}");
     }
@@ -426,7 +399,6 @@ void http_answer_write(struct json_writer *w, enum request_kind kind, struct mes
     if (model.len) {
         key(w, "name");
         json_string(w, model);
-        json_text(w, ",");
     }
     key(w, word);
     json_text(w, yes ? "true}" : "false}");
@@ -475,6 +447,13 @@ size_t http_infer_text_most(const struct response *response, uint64_t binary)
     return MAX(most, (size_t)HTTP_TEXT_STEP);
 }
 
+/* Elements come in steps, each with a writer of its own. */
+static void comma(struct json_writer *w, bool first)
+{
+    if (!first)
+        json_text(w, ",");
+}
+
 static void infer_begin(struct json_writer *w, const struct response *r)
 {
     json_text(w, "{\"model_name\":");
@@ -485,7 +464,7 @@ static void infer_begin(struct json_writer *w, const struct response *r)
         json_text(w, ",\"id\":");
         json_string(w, r->infer_id);
     }
-    json_text(w, ",\"outputs\":[");
+    list(w, "outputs");
 }
 
 static void output_begin(struct json_writer *w, const struct message_tensor *t, bool first,
@@ -494,26 +473,24 @@ static void output_begin(struct json_writer *w, const struct message_tensor *t, 
     comma(w, first);
     json_text(w, "{\"name\":");
     json_string(w, t->name);
-    json_text(w, ",");
     string(w, "datatype", is_bytes(t) ? "BYTES" : dtype_name(t->dtype));
-    json_text(w, ",\"shape\":");
+    key(w, "shape");
     shape(w, &t->shape);
     if (t->region.name.len) {
-        json_text(w, ",\"parameters\":{\"shared_memory_region\":");
+        key(w, "parameters");
+        json_text(w, "{\"shared_memory_region\":");
         json_string(w, t->region.name);
-        json_text(w, ",");
         number(w, "shared_memory_byte_size", t->region.size);
-        json_text(w, t->region.offset ? "," : "}}");
-        if (t->region.offset) {
+        if (t->region.offset)
             number(w, "shared_memory_offset", t->region.offset);
-            json_text(w, "}}");
-        }
+        json_text(w, "}}");
     } else if (binary) {
-        json_text(w, ",\"parameters\":{");
+        key(w, "parameters");
+        object(w);
         number(w, "binary_data_size", t->size);
         json_text(w, "}}");
     } else {
-        json_text(w, ",\"data\":[");
+        list(w, "data");
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A loop looks for more of a large message before it sleeps, but only where more comes soon: over
- * the toy engine, in virtual time, on the test's own thread. */
+/* A loop looks for more of a large message before it sleeps, but only where more comes soon; where
+ * several messages come it waits for much of one: over the toy engine, in virtual time, on the
+ * test's own thread. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,12 @@
 #include "tests/unit/daemon/toy_engine.h"
 #include "tests/unit/daemon/virtual_clock.h"
 
-enum { MESSAGE = 1 << 20, PIECE = 2 * LOOP_POUR, TURNS = 8 };
+enum { MESSAGE = 1 << 20, PIECE = 2 * LOOP_POUR, TURNS = 8, PEERS = 2 };
 
 static struct shared shared;
 static struct config *config;
 static struct loop *loop;
-static int peer;
+static int peers[PEERS];
 
 static void deliver(void *user UNUSED, uint32_t to UNUSED, struct inflight *first UNUSED,
                     struct inflight *last UNUSED)
@@ -47,17 +48,48 @@ static bool looks(void)
     return uv_is_active((const uv_handle_t *)&loop->again);
 }
 
-static void piece_send(size_t size)
+static void piece_send_of(int k, size_t size)
 {
     static uint8_t bytes[PIECE];
-    assert_int_equal(send(peer, bytes, size, MSG_NOSIGNAL), size);
+    assert_int_equal(send(peers[k], bytes, size, MSG_NOSIGNAL), size);
     turns(TURNS);
+}
+
+static void piece_send(size_t size)
+{
+    piece_send_of(0, size);
+}
+
+/* How many bytes the kernel wakes the loop for. */
+static size_t mark_of(int k)
+{
+    int mark = 0;
+    socklen_t size = sizeof(mark);
+    assert_int_equal(
+        getsockopt(loop->slots[k].connection->fd, SOL_SOCKET, SO_RCVLOWAT, &mark, &size), 0);
+    return (size_t)mark;
+}
+
+/* Opens a connection whose peer has announced a message. */
+static int peer_open(void)
+{
+    int ends[2];
+    uint8_t head[FRAME_HEAD_BYTES];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        return -1;
+    const struct arrival arrival = {.fd = ends[1], .protocol = &session_framed};
+    loop_adopt(loop, &arrival);
+    turns(TURNS);
+    frame_head_write(head, MESSAGE);
+    if (fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0 ||
+        send(ends[0], head, sizeof(head), 0) != sizeof(head))
+        return -1;
+    return ends[0];
 }
 
 static int setup(void **state)
 {
     (void)state;
-    int ends[2];
     struct error err;
     const struct dispatch_config dispatch = {.device = toy_device(),
                                              .workers = 1,
@@ -74,28 +106,24 @@ static int setup(void **state)
     atomic_store(&shared.budget.limit, 1 << 24);
     struct table *table = table_new(config, 1);
     if (!table || identities_new(config, NULL, &table->identities, &err) ||
-        dispatch_new(&dispatch, &shared.dispatch, &err) ||
-        loop_new(&shared, 0, table, &loop, &err) || socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        dispatch_new(&dispatch, &shared.dispatch, &err) || loop_new(&shared, 0, table, &loop, &err))
         return -1;
     table_unref(table);
     shared.loops[0] = loop;
     shared.n_loops = 1;
-    atomic_store(&shared.connections, 1);
-    atomic_store(&loop->load, 1);
-    const struct arrival arrival = {.fd = ends[1], .protocol = &session_framed};
-    peer = ends[0];
-    loop_adopt(loop, &arrival);
-    turns(TURNS);
-    uint8_t head[FRAME_HEAD_BYTES];
-    frame_head_write(head, MESSAGE);
-    return fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0 ||
-           send(peer, head, sizeof(head), 0) != sizeof(head);
+    atomic_store(&shared.connections, PEERS);
+    atomic_store(&loop->load, PEERS);
+    for (int k = 0; k < PEERS; k++)
+        if ((peers[k] = peer_open()) < 0)
+            return -1;
+    return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    close(peer);
+    for (int k = 0; k < PEERS; k++)
+        close(peers[k]);
     loop_order(loop, LOOP_STOP);
     turns(TURNS);
     loop_free(loop);
@@ -139,12 +167,75 @@ static void it_sleeps_between_pieces_that_come_slowly(void **state)
     }
 }
 
+/* Both pour, so that the second piece finds that there is another. */
+static void pour_both(void)
+{
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < PEERS; k++) {
+            virtual_clock_advance(LOOP_POUR_NS / 2);
+            piece_send_of(k, PIECE);
+        }
+}
+
+static void where_several_pour_much_wakes_the_loop(void **state)
+{
+    (void)state;
+    assert_int_equal(mark_of(0), 1);
+    pour_both();
+    for (int k = 0; k < PEERS; k++)
+        assert_in_range(mark_of(k), PIECE, LOOP_MARK);
+    virtual_clock_advance(LOOP_LOOK_NS);
+    turns(1);
+    assert_false(looks());
+    size_t left = MESSAGE - 2 * PIECE;
+    for (; left > PIECE / 2; left -= PIECE / 2) {
+        virtual_clock_advance(LOOP_POUR_NS / 2);
+        piece_send_of(1, PIECE / 2);
+        piece_send_of(0, PIECE / 2);
+        assert_in_range(mark_of(0), 1, left - PIECE / 2); /* never more than is to come */
+    }
+    piece_send_of(0, left);
+    assert_int_equal(mark_of(0), 1);
+}
+
+static void what_a_peer_holds_back_is_waited_for_a_moment(void **state)
+{
+    (void)state;
+    pour_both();
+    assert_true(mark_of(0) > 1);
+    for (int i = 0; i < 3; i++) {
+        virtual_clock_advance(2 * LOOP_MOMENT_MS * NS_PER_MS);
+        turns(2);
+    }
+    for (int k = 0; k < PEERS; k++)
+        assert_int_equal(mark_of(k), 1);
+    piece_send_of(0, PIECE); /* alone, a peer is not made to wait */
+    assert_int_equal(mark_of(0), 1);
+}
+
+static void a_connection_may_go_while_it_is_marked(void **state)
+{
+    (void)state;
+    pour_both();
+    assert_true(mark_of(0) > 1 && mark_of(1) > 1);
+    close(peers[0]);
+    turns(TURNS);
+    peers[0] = -1;
+    virtual_clock_advance(4 * LOOP_MOMENT_MS * NS_PER_MS);
+    turns(TURNS);
+    assert_null(loop->slots[0].connection);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_loop_looks_for_more_where_more_comes_soon, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(it_sleeps_between_pieces_that_come_slowly, setup, teardown),
+        cmocka_unit_test_setup_teardown(where_several_pour_much_wakes_the_loop, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_a_peer_holds_back_is_waited_for_a_moment, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_connection_may_go_while_it_is_marked, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
