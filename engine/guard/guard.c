@@ -42,6 +42,7 @@ struct guard {
     struct guard_layer *now; /* by node; type NONE: never in a shorter type */
     uint32_t *asked;         /* by node: what was ruled out */
     struct walk_row *rows;
+    struct value_memory values;
     uint32_t round, batch;
     struct guard_output outputs[IR_MAX_IO];
     uint32_t samples;
@@ -59,8 +60,9 @@ static enum status begin_profile(struct guard *g, const struct ir_graph *graph, 
 {
     size_t nodes = (size_t)graph->n_nodes + 1;
     arena_free(g->memory);
+    value_memory_deinit(&g->values);
     g->memory = arena_new(0);
-    if (!g->memory)
+    if (!g->memory || !value_memory_init(&g->values, graph->n_tensors))
         return no_memory(err);
     g->now = arena_array(g->memory, nodes, sizeof(*g->now));
     g->asked = arena_array(g->memory, nodes, sizeof(*g->asked));
@@ -138,6 +140,7 @@ static enum status measure(struct guard *g, const struct ir_graph *graph,
         .batch = g->batch,
         .source = g->options.source,
         .seed = g->options.seed,
+        .memory = &g->values,
         .rows = g->rows,
         .outputs = g->outputs,
     };
@@ -518,6 +521,7 @@ void guard_free(struct guard *g)
     arena_free(g->names);
     arena_free(g->best_names);
     arena_free(g->memory);
+    value_memory_deinit(&g->values);
     free(g->held);
     free(g->held_at);
     free(g);

@@ -33,6 +33,33 @@ bool value_compare(const struct ir_tensor *tensor, const void *value, const void
 /* The relative error; INFINITY if an element is broken. */
 double value_relative(const struct value_error *sum);
 
+/* --- values from walk to walk (keep.c) --- */
+
+enum { VALUE_SPARES = 64 };
+
+struct value_memory {
+    uint32_t n_tensors;
+    void **kept[GUARD_SAMPLES]; /* by set and tensor: fp32's values; NULL: of none */
+    size_t kept_bytes, kept_most;
+    struct {
+        void *value;
+        size_t bytes;
+    } spare[VALUE_SPARES]; /* the oldest first */
+    uint32_t n_spare;
+    size_t spare_bytes;
+};
+
+/* False: no memory, and there is something to release. */
+bool value_memory_init(struct value_memory *memory, uint32_t n_tensors) MUST_USE;
+void value_memory_deinit(struct value_memory *memory); /* of zeros, too */
+/* As value_new. */
+void *value_take(struct value_memory *memory, const struct ir_tensor *t);
+/* Takes over a value of the tensor, which may be NULL. */
+void value_give(struct value_memory *memory, const struct ir_tensor *t, void *value);
+/* Takes over fp32's value if there is room; then kept[set][tensor] is this value. */
+void value_keep(struct value_memory *memory, uint32_t set, uint32_t tensor,
+                const struct ir_tensor *t, void *value);
+
 /* --- inputs (input.c) --- */
 
 /* Fills a value for input `input` of the graph with random numbers such as a model expects: normal
@@ -46,6 +73,8 @@ struct layer_machine {
     struct device *device;
     struct backend_stream *stream;
     struct backend_event *done;
+    void *stored; /* pinned, for tensors on their way; it grows */
+    size_t stored_size;
 };
 void layer_machine_close(struct layer_machine *machine);
 
@@ -80,6 +109,7 @@ struct walk {
     uint32_t batch; /* as in guard_set_batch */
     const struct guard_source *source;
     uint64_t seed;
+    struct value_memory *memory;  /* the same for all walks over the graph and the inputs */
     struct walk_row *rows;        /* by node; out */
     uint32_t samples;             /* out */
     struct guard_output *outputs; /* by output; out */

@@ -27,12 +27,30 @@ static enum status machine_open(struct layer_machine *m, struct error *err)
 
 void layer_machine_close(struct layer_machine *m)
 {
+    if (m->stored)
+        m->device->backend->memory_free(m->device, MEMORY_PINNED, m->stored);
     if (m->done)
         m->device->backend->event_free(m->done);
     if (m->stream)
         m->device->backend->stream_free(m->stream);
-    m->done = NULL;
-    m->stream = NULL;
+    *m = (struct layer_machine){.device = m->device};
+}
+
+/* Room for a tensor on its way to or from the device. */
+static enum status stored_room(struct layer_machine *m, size_t size, void **out, struct error *err)
+{
+    const struct backend *backend = m->device->backend;
+    if (m->stored && m->stored_size < size) {
+        backend->memory_free(m->device, MEMORY_PINNED, m->stored);
+        m->stored = NULL;
+    }
+    if (!m->stored) {
+        TRY(backend->memory_alloc(m->device, MEMORY_PINNED, MAX(size, (size_t)1), "comparison",
+                                  &m->stored, err));
+        m->stored_size = size;
+    }
+    *out = m->stored;
+    return STATUS_OK;
 }
 
 static enum status settle(struct layer_machine *m, struct error *err)
@@ -235,8 +253,9 @@ static enum status layer_new(struct layer_machine *machine, const struct ir_grap
 static enum status put_input(struct layer *l, uint32_t input, const void *value, struct error *err)
 {
     const struct ir_tensor *t = input_of(l, input);
-    CLEANUP(cleanup_free) void *stored = calloc(1, MAX(t->bytes, 1));
-    if (!stored || !value_store(l->sample, t, value, stored))
+    void *stored;
+    TRY(stored_room(l->machine, t->bytes, &stored, err));
+    if (!value_store(l->sample, t, value, stored))
         return no_memory(err);
     return copy(l->machine, COPY_TO_DEVICE, l->inputs[input], stored, t->bytes, err);
 }
@@ -244,9 +263,8 @@ static enum status put_input(struct layer *l, uint32_t input, const void *value,
 static enum status take_output(struct layer *l, uint32_t output, void *value, struct error *err)
 {
     const struct ir_tensor *t = ir_tensor(l->sample, l->node->outputs[output]);
-    CLEANUP(cleanup_free) void *stored = calloc(1, MAX(t->bytes, 1));
-    if (!stored)
-        return no_memory(err);
+    void *stored;
+    TRY(stored_room(l->machine, t->bytes, &stored, err));
     TRY(copy(l->machine, COPY_TO_HOST, stored, l->outputs[output], t->bytes, err));
     return value_load(l->sample, t, stored, value) ? STATUS_OK : no_memory(err);
 }

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values, how they are stored, and how far they are from fp32's. */
+/*
+ * Values, how they are stored, and how far they are from fp32's. A large batch has gigabytes of
+ * them, so they are cut into pieces that all cores share; sums are added up in the pieces' order.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/compiler.h"
 #include "engine/guard/internal.h"
+#include "engine/tune/spread.h"
 #include "kernels/cpu/ref.h"
 
-enum { LANES = 8 }; /* sums side by side, so that compilers use vectors */
+enum {
+    LANES = 8,       /* sums side by side, so that compilers use vectors */
+    PIECE = 1 << 16, /* elements that one thread takes at a time */
+};
 
 size_t value_bytes(const struct ir_tensor *t)
 {
@@ -21,10 +29,77 @@ void *value_new(const struct ir_tensor *t)
     return aligned_alloc(BACKEND_ALIGN, (value_bytes(t) / BACKEND_ALIGN + 1) * BACKEND_ALIGN);
 }
 
-static size_t count(const struct ir_tensor *t)
+static size_t elements(const struct shape *shape)
 {
     size_t n = 0;
-    return shape_elements(&t->shape, &n) ? n : 0;
+    return shape_elements(shape, &n) ? n : 0;
+}
+
+static size_t count(const struct ir_tensor *t)
+{
+    return elements(&t->shape);
+}
+
+/* --- pieces --- */
+
+/* A run of elements, in the order in which they lie. */
+struct run {
+    const struct tensor_view *x, *y;
+    const struct ir_scale *scale; /* one step for all; NULL: none */
+};
+
+static struct tensor_view part_of(const struct tensor_view *t, uint32_t piece)
+{
+    size_t at = (size_t)piece * PIECE, n = MIN(elements(&t->shape) - at, (size_t)PIECE);
+    struct shape shape = {.rank = 1, .dim = {(int64_t)n}};
+    return (struct tensor_view){t->dtype, shape, (char *)t->data + at * dtype_size(t->dtype)};
+}
+
+static uint32_t pieces_of(const struct tensor_view *t)
+{
+    return (uint32_t)((elements(&t->shape) + PIECE - 1) / PIECE);
+}
+
+static void cast_piece(void *user, uint32_t i)
+{
+    const struct run *run = user;
+    const struct tensor_view x = part_of(run->x, i), y = part_of(run->y, i);
+    ref_cast(&x, &y);
+}
+
+/* Instances of a batch, which lie one behind the other in every layout. */
+struct instances {
+    const struct tensor_view *x, *y;
+    enum ir_layout from, to;
+    uint64_t x_bytes, y_bytes; /* of one */
+    uint32_t each;             /* of a piece */
+};
+
+static void reformat_piece(void *user, uint32_t i)
+{
+    const struct instances *s = user;
+    struct tensor_view x = *s->x, y = *s->y;
+    uint64_t first = (uint64_t)i * s->each;
+    x.shape.dim[0] = y.shape.dim[0] = MIN(x.shape.dim[0] - (int64_t)first, (int64_t)s->each);
+    x.data = (char *)x.data + first * s->x_bytes;
+    y.data = (char *)y.data + first * s->y_bytes;
+    ref_reformat(s->from, s->to, &x, &y);
+}
+
+static void reformat(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
+                     const struct tensor_view *y)
+{
+    struct instances s = {.x = x, .y = y, .from = from, .to = to};
+    int64_t batch = x->shape.rank ? x->shape.dim[0] : 0;
+    struct shape one = x->shape;
+    one.dim[0] = 1;
+    if (batch < 1 || !ir_layout_bytes(&one, x->dtype, from, &s.x_bytes) ||
+        !ir_layout_bytes(&one, y->dtype, to, &s.y_bytes) || s.x_bytes == 0) {
+        ref_reformat(from, to, x, y);
+        return;
+    }
+    s.each = (uint32_t)MAX(PIECE * dtype_size(x->dtype) / s.x_bytes, 1);
+    spread((uint32_t)((batch + s.each - 1) / s.each), reformat_piece, &s);
 }
 
 static void move(enum ir_layout from_layout, enum ir_layout to_layout, const struct shape *shape,
@@ -32,10 +107,11 @@ static void move(enum ir_layout from_layout, enum ir_layout to_layout, const str
 {
     const struct tensor_view x = {from_type, *shape, (void *)(uintptr_t)from};
     const struct tensor_view y = {to_type, *shape, to};
+    struct run run = {.x = &x, .y = &y};
     if (ir_layouts_agree(shape, from_layout, to_layout))
-        ref_cast(&x, &y);
+        spread(pieces_of(&x), cast_piece, &run);
     else
-        ref_reformat(from_layout, to_layout, &x, &y);
+        reformat(from_layout, to_layout, &x, &y);
 }
 
 /* The scale's steps and zero points as tensors. */
@@ -52,6 +128,32 @@ static struct scale_views views_of(const struct ir_scale *scale)
     };
 }
 
+static void quantize(const struct ir_scale *scale, bool back, const struct tensor_view *x,
+                     const struct tensor_view *y)
+{
+    const struct scale_views v = views_of(scale);
+    const struct tensor_view *zero = scale->zero ? &v.zero : NULL;
+    (back ? ref_dequantize : ref_quantize)(scale->axis, x, &v.step, zero, y);
+}
+
+static void quantize_piece(void *user, uint32_t i)
+{
+    const struct run *run = user;
+    const struct tensor_view x = part_of(run->x, i), y = part_of(run->y, i);
+    quantize(run->scale, dtype_is_float(y.dtype), &x, &y);
+}
+
+/* Between floats and steps of 8 bits, whichever of the two x is. */
+static void rescale(const struct ir_scale *scale, const struct tensor_view *x,
+                    const struct tensor_view *y)
+{
+    struct run run = {.x = x, .y = y, .scale = scale};
+    if (scale->n == 1)
+        spread(pieces_of(x), quantize_piece, &run);
+    else
+        quantize(scale, dtype_is_float(y->dtype), x, y);
+}
+
 bool value_store(const struct ir_graph *graph, const struct ir_tensor *t, const void *value,
                  void *to)
 {
@@ -64,10 +166,9 @@ bool value_store(const struct ir_graph *graph, const struct ir_tensor *t, const 
     CLEANUP(cleanup_free) uint8_t *bytes = malloc(count(t) + 1);
     if (!bytes)
         return false;
-    const struct scale_views views = views_of(scale);
     const struct tensor_view x = {type, t->shape, (void *)(uintptr_t)value};
     const struct tensor_view y = {t->dtype, t->shape, bytes};
-    ref_quantize(scale->axis, &x, &views.step, scale->zero ? &views.zero : NULL, &y);
+    rescale(scale, &x, &y);
     move(IR_LAYOUT_PLAIN, t->layout, &t->shape, t->dtype, bytes, t->dtype, to);
     return true;
 }
@@ -85,10 +186,9 @@ bool value_load(const struct ir_graph *graph, const struct ir_tensor *t, const v
     if (!bytes)
         return false;
     move(t->layout, IR_LAYOUT_PLAIN, &t->shape, t->dtype, from, t->dtype, bytes);
-    const struct scale_views views = views_of(scale);
     const struct tensor_view x = {t->dtype, t->shape, bytes};
     const struct tensor_view y = {type, t->shape, value};
-    ref_dequantize(scale->axis, &x, &views.step, scale->zero ? &views.zero : NULL, &y);
+    rescale(scale, &x, &y);
     return true;
 }
 
@@ -147,17 +247,41 @@ static void add_any(const float *value, const float *wanted, size_t n, struct va
     }
 }
 
-static void compare_floats(const struct ir_tensor *t, const float *value, const float *wanted,
+struct comparison {
+    const float *value, *wanted;
+    size_t n;
+    struct value_error *sums; /* by piece */
+};
+
+static void compare_piece(void *user, uint32_t i)
+{
+    const struct comparison *c = user;
+    size_t at = (size_t)i * PIECE, n = MIN(c->n - at, (size_t)PIECE);
+    if (!add_finite(c->value + at, c->wanted + at, n, &c->sums[i]))
+        add_any(c->value + at, c->wanted + at, n, &c->sums[i]);
+}
+
+static bool compare_floats(const struct ir_tensor *t, const float *value, const float *wanted,
                            struct value_error *sum)
 {
     size_t n = count(t), columns = has_classes(&t->shape) ? (size_t)t->shape.dim[1] : 0;
-    if (!add_finite(value, wanted, n, sum))
-        add_any(value, wanted, n, sum);
+    uint32_t pieces = (uint32_t)((n + PIECE - 1) / PIECE);
+    CLEANUP(cleanup_free) struct value_error *sums = calloc((size_t)pieces + 1, sizeof(*sums));
+    struct comparison c = {value, wanted, n, sums};
+    if (!sums)
+        return false;
+    spread(pieces, compare_piece, &c);
+    for (uint32_t i = 0; i < pieces; i++) {
+        sum->difference += sums[i].difference;
+        sum->norm += sums[i].norm;
+        sum->broken += sums[i].broken;
+    }
     sum->classes = columns > 0;
     for (size_t i = 0; columns && i < n; i += columns) {
         sum->rows++;
         sum->agree += largest(value + i, columns) == largest(wanted + i, columns);
     }
+    return true;
 }
 
 static void compare_integers(const struct ir_tensor *t, const void *value, const void *wanted,
@@ -183,18 +307,15 @@ bool value_compare(const struct ir_tensor *t, const void *value, const void *wan
         compare_integers(t, value, wanted, sum);
         return true;
     }
-    if (type == DTYPE_F32) {
-        compare_floats(t, value, wanted, sum);
-        return true;
-    }
+    if (type == DTYPE_F32)
+        return compare_floats(t, value, wanted, sum);
     CLEANUP(cleanup_free) float *x = malloc((count(t) + 1) * sizeof(*x));
     CLEANUP(cleanup_free) float *y = malloc((count(t) + 1) * sizeof(*y));
     if (!x || !y)
         return false;
     move(IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, &t->shape, type, value, DTYPE_F32, x);
     move(IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, &t->shape, type, wanted, DTYPE_F32, y);
-    compare_floats(t, x, y, sum);
-    return true;
+    return compare_floats(t, x, y, sum);
 }
 
 /* Where fp32 has zeros alone, the difference counts as it is. */

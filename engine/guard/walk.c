@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs an assignment beside fp32, node by node, on some sets of values. Values live from the node
- * that makes them to the last that reads them. Where nothing shorter lies before or in a node, the
+ * that makes them to the last that reads them; fp32's are kept for the next walk if there is room.
+ * Where nothing shorter lies before or in a node, the
  * assignment's values are fp32's, and the node runs once.
  */
 #include <stdlib.h>
@@ -35,24 +36,28 @@ static enum status no_memory(struct error *err)
     return error_no_memory(err, "the comparison with fp32");
 }
 
+static void drop_of_set(struct state *s, uint32_t k, uint32_t tensor)
+{
+    const struct ir_tensor *t = ir_tensor(s->graph, tensor);
+    struct value_memory *memory = s->walk->memory;
+    if (s->made.set[k][tensor] != s->wide.set[k][tensor])
+        value_give(memory, t, s->made.set[k][tensor]);
+    if (s->wide.set[k][tensor] != memory->kept[k][tensor])
+        value_give(memory, t, s->wide.set[k][tensor]);
+    s->made.set[k][tensor] = s->wide.set[k][tensor] = NULL;
+}
+
 static void drop(struct state *s, uint32_t tensor)
 {
-    for (uint32_t k = 0; k < s->n_sets; k++) {
-        if (s->made.set[k][tensor] != s->wide.set[k][tensor])
-            free(s->made.set[k][tensor]);
-        free(s->wide.set[k][tensor]);
-        s->made.set[k][tensor] = s->wide.set[k][tensor] = NULL;
-    }
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        drop_of_set(s, k, tensor);
 }
 
 static void state_deinit(struct state *s)
 {
     for (uint32_t k = 0; k < s->n_sets; k++) {
-        for (uint32_t i = 0; s->wide.set[k] && s->made.set[k] && i < s->graph->n_tensors; i++) {
-            if (s->made.set[k][i] != s->wide.set[k][i])
-                free(s->made.set[k][i]);
-            free(s->wide.set[k][i]);
-        }
+        for (uint32_t i = 0; s->wide.set[k] && s->made.set[k] && i < s->graph->n_tensors; i++)
+            drop_of_set(s, k, i);
         free(s->wide.set[k]);
         free(s->made.set[k]);
     }
@@ -79,8 +84,10 @@ static enum status fill_set(struct state *s, uint32_t k, struct error *err)
 {
     const struct ir_graph *g = s->graph;
     void *to[IR_MAX_IO] = {NULL};
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        s->wide.set[k][i] = s->walk->memory->kept[k][i];
     for (uint32_t i = 0; i < g->n_inputs; i++) {
-        to[i] = value_new(ir_tensor(g, g->inputs[i]));
+        to[i] = value_take(s->walk->memory, ir_tensor(g, g->inputs[i]));
         s->wide.set[k][g->inputs[i]] = s->made.set[k][g->inputs[i]] = to[i];
         if (!to[i])
             return no_memory(err);
@@ -150,18 +157,18 @@ static enum status begin(struct state *s, struct error *err)
 /* --- one node --- */
 
 /* New values for the node's outputs in set k. */
-static bool new_outputs(const struct state *s, const struct ir_node *node, void *to[])
+static bool new_outputs(struct state *s, const struct ir_node *node, void *to[])
 {
     bool ok = true;
     for (uint32_t i = 0; i < node->n_outputs; i++) {
-        to[i] = value_new(ir_tensor(s->graph, node->outputs[i]));
+        to[i] = value_take(s->walk->memory, ir_tensor(s->graph, node->outputs[i]));
         ok = ok && to[i];
     }
     return ok;
 }
 
 /* One run for each set, whose outputs the caller frees, also after a failure. */
-static bool new_runs(const struct state *s, const struct ir_node *node, const struct values *from,
+static bool new_runs(struct state *s, const struct ir_node *node, const struct values *from,
                      struct layer_run *runs)
 {
     bool ok = true;
@@ -191,15 +198,41 @@ static void runs_deinit(struct runs *runs)
             free(runs->list[k].to[i]);
 }
 
+/* Whether an earlier walk has left all that the node makes. */
+static bool is_kept(const struct state *s, const struct ir_node *node)
+{
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        for (uint32_t i = 0; i < node->n_outputs; i++)
+            if (!s->walk->memory->kept[k][node->outputs[i]])
+                return false;
+    return true;
+}
+
+/* Values that were kept already stay what they are. */
+static void give_wide(struct state *s, const struct ir_node *node, struct layer_run *runs)
+{
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        for (uint32_t i = 0; i < node->n_outputs; i++) {
+            uint32_t tensor = node->outputs[i];
+            const struct ir_tensor *t = ir_tensor(s->graph, tensor);
+            if (s->walk->memory->kept[k][tensor])
+                continue;
+            s->wide.set[k][tensor] = STEAL(runs[k].to[i]);
+            value_keep(s->walk->memory, k, tensor, t, s->wide.set[k][tensor]);
+        }
+}
+
 static enum status run_wide(struct state *s, const struct ir_node *node, struct device *device,
                             struct error *err)
 {
     CLEANUP(runs_deinit) struct runs runs = {0};
+    if (is_kept(s, node))
+        return STATUS_OK;
     if (!new_runs(s, node, &s->wide, runs.list))
         return no_memory(err);
     TRY(layer_run_wide(machine_of(s, s->walk->host ? s->walk->host : device), s->graph, node,
                        runs.list, s->n_sets, err));
-    give_outputs(s, node, runs.list, &s->wide);
+    give_wide(s, node, runs.list);
     return STATUS_OK;
 }
 
@@ -371,7 +404,8 @@ static void go_on_with_wide(struct state *s, const struct ir_node *node)
 {
     for (uint32_t k = 0; k < s->n_sets; k++)
         for (uint32_t i = 0; i < node->n_outputs; i++) {
-            free(s->made.set[k][node->outputs[i]]);
+            value_give(s->walk->memory, ir_tensor(s->graph, node->outputs[i]),
+                       s->made.set[k][node->outputs[i]]);
             s->made.set[k][node->outputs[i]] = s->wide.set[k][node->outputs[i]];
         }
 }

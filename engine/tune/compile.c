@@ -14,7 +14,10 @@
 #include "base/compiler.h"
 #include "engine/tune/internal.h"
 
-enum { THREADS_MAX = 64 };
+enum {
+    THREADS_MAX = 64,
+    SLOW_NS = 10 * 1000 * 1000, /* precompiled kernels take less */
+};
 
 struct pool {
     const struct tune_options *options;
@@ -23,7 +26,8 @@ struct pool {
     uint64_t deadline; /* 0: none */
     pthread_mutex_t lock;
     uint32_t next, finished; /* under the lock, as all below */
-    enum status status;      /* the first error that ends everything */
+    struct tune_effort effort;
+    enum status status; /* the first error that ends everything */
     struct error err;
 };
 
@@ -50,7 +54,7 @@ static enum status compile_one(const struct tune_job *job, struct error *err)
     return status;
 }
 
-static uint32_t finish(struct pool *p, struct tune_job *job, enum status status,
+static uint32_t finish(struct pool *p, struct tune_job *job, enum status status, uint64_t ns,
                        const struct error *err)
 {
     if (status) {
@@ -64,6 +68,8 @@ static uint32_t finish(struct pool *p, struct tune_job *job, enum status status,
         p->status = status;
         p->err = *err;
     }
+    p->effort.slow += ns >= SLOW_NS;
+    p->effort.core_ns += ns;
     uint32_t finished = ++p->finished;
     pthread_mutex_unlock(&p->lock);
     return finished;
@@ -75,8 +81,9 @@ static void *work(void *user)
     struct tune_job *job;
     while (take(p, &job)) {
         struct error err = {0};
+        uint64_t begin = clock_now_ns();
         enum status status = compile_one(job, &err);
-        finish(p, job, status, &err);
+        finish(p, job, status, clock_now_ns() - begin, &err);
     }
     return NULL;
 }
@@ -88,8 +95,9 @@ static void work_here(struct pool *p)
     struct tune_job *job;
     while (take(p, &job)) {
         struct error err = {0};
+        uint64_t begin = clock_now_ns();
         enum status status = compile_one(job, &err);
-        uint32_t finished = finish(p, job, status, &err);
+        uint32_t finished = finish(p, job, status, clock_now_ns() - begin, &err);
         if (o->progress)
             o->progress(o->user, finished, p->n, "compiling");
     }
@@ -103,7 +111,7 @@ static bool any_compiles(const struct tune_job *jobs, uint32_t n)
     return false;
 }
 
-enum status tune_compile(const struct tune_options *options, struct tune_job *jobs, uint32_t n,
+enum status tune_compile(struct tune_table *table, struct tune_job *jobs, uint32_t n,
                          uint64_t budget_ns, struct error *err)
 {
     pthread_t threads[THREADS_MAX];
@@ -114,8 +122,10 @@ enum status tune_compile(const struct tune_options *options, struct tune_job *jo
             jobs[i].option->compiled = true;
         return STATUS_OK;
     }
-    struct pool pool = {
-        .options = options, .jobs = jobs, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct pool pool = {.options = tune_table_options(table),
+                        .jobs = jobs,
+                        .n = n,
+                        .lock = PTHREAD_MUTEX_INITIALIZER};
     pool.deadline = budget_ns ? clock_now_ns() + budget_ns : 0;
     uint32_t wanted = (uint32_t)MIN(MAX(cores, 1), THREADS_MAX);
     wanted = MIN(wanted, n);
@@ -125,6 +135,8 @@ enum status tune_compile(const struct tune_options *options, struct tune_job *jo
     for (uint32_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&pool.lock);
+    pool.effort.compiled = pool.finished;
+    tune_effort_add(&tune_table_report(table)->effort, &pool.effort);
     if (pool.status && err)
         *err = pool.err;
     return pool.status;
@@ -199,7 +211,7 @@ static enum status retry(struct tune_table *t, struct tune_job *jobs, uint32_t n
     }
     for (uint32_t i = 0; i < n && again; i++)
         if (!jobs[i].option->compiled && jobs[i].option->ns < TUNE_NEVER)
-            TRY(tune_compile(tune_table_options(t), &jobs[i], 1, 0, err));
+            TRY(tune_compile(t, &jobs[i], 1, 0, err));
     return STATUS_OK;
 }
 
@@ -229,7 +241,7 @@ enum status tune_compile_chosen(struct tune_table *t, struct tune_job *jobs, uin
         before[open] = jobs[i].option->ns;
         list[open++] = jobs[i];
     }
-    TRY(tune_compile(tune_table_options(t), list, open, 0, err));
+    TRY(tune_compile(t, list, open, 0, err));
     TRY(retry(t, list, open, before, err));
     for (uint32_t i = 0; i < open; i++)
         if (list[i].option->ns >= TUNE_NEVER) {

@@ -4,9 +4,9 @@
  *
  * Candidates that a backend compiles are compiled first, on all cores, the best guesses of all
  * nodes before the second best; then the device runs them one at a time. Compiling takes most of
- * the time, so candidates that were slow at the smallest and at the largest batch are not compiled
- * for the batch sizes between. Candidates that are not begun when the time is up are given up, and
- * the cache remembers that: a build with the same cache comes to the same plan.
+ * the time, so some candidates wait for what others show (wave.c), and candidates that were slow at
+ * the sizes beside are not compiled (history.c). Candidates that are not begun when the time is up
+ * are given up, and the cache remembers that: a build with the same cache comes to the same plan.
  *
  * Other work on the machine disturbs times. Candidates whose times are not believed run again after
  * all others, round after round, as long as these rounds take no more than a part of the time
@@ -84,15 +84,6 @@ static uint64_t estimate(const struct tune_entry *e, uint32_t option)
     return ns ? MIN(ns, TUNE_NEVER - 1) : guess(e, option);
 }
 
-static uint64_t best_of(const struct tune_entry *e)
-{
-    uint64_t best = 0;
-    for (uint32_t i = 0; i < e->n; i++)
-        if (e->options[i].timed && (!best || e->options[i].ns < best))
-            best = e->options[i].ns;
-    return best;
-}
-
 static void tell(struct tune_table *t, const struct tune_entry *e, const struct tune_option *o,
                  const char *whence)
 {
@@ -167,41 +158,102 @@ static void give_up(struct tune_table *t, const struct tune_entry *e, struct tun
     tell(t, e, o, why);
 }
 
-/* Gives up candidates that were slow at other batch sizes, unless all of them were. */
+/* Whether the candidate is timed whatever others show: what is wished need not be fast. */
+static bool is_wanted(const struct tune_table *t, const struct tune_entry *e,
+                      const struct tune_option *o)
+{
+    const struct tune_options *options = tune_table_options(t);
+    return options->thorough || (tune_pins_wishes(options->pins, e->pins) &&
+                                 tune_pins_wished(options->pins, e->pins, e->sample, o->tactic));
+}
+
+/* Gives up candidates that were slow at other sizes, unless all of them were; those that were not
+ * are tried at once. */
 static void prune(struct tune_table *t, struct tune_entry *e)
 {
     const struct tune_history *history = tune_table_options(t)->history;
     uint32_t open = 0, hopeless = 0;
-    if (!history || !e->device->backend->compile)
+    if (!history || !e->device->backend->compile || tune_table_options(t)->thorough)
         return;
     for (uint32_t i = 0; i < e->n; i++)
         if (e->options[i].ns < TUNE_NEVER) {
             open++;
-            hopeless += tune_history_hopeless(history, e, &e->options[i]);
+            hopeless += tune_history_ask(history, e, &e->options[i]) == TUNE_HOPELESS;
         }
-    for (uint32_t i = 0; i < e->n && hopeless < open; i++)
-        if (is_open(e, &e->options[i]) && tune_history_hopeless(history, e, &e->options[i]))
-            give_up(t, e, &e->options[i], "slow at other batch sizes");
+    for (uint32_t i = 0; i < e->n && hopeless < open; i++) {
+        struct tune_option *o = &e->options[i];
+        enum tune_promise promise = tune_history_ask(history, e, o);
+        if (promise == TUNE_GOOD)
+            o->wave = 0;
+        if (promise == TUNE_HOPELESS && is_open(e, o) && !is_wanted(t, e, o))
+            give_up(t, e, o, "slow at other sizes");
+    }
 }
 
 /* --- compiling --- */
 
-static enum status compile_all(struct tune_table *t, struct error *err)
+/* Gives up what is not worth compiling in this wave. */
+static void prune_wave(struct tune_table *t, struct tune_entry *e, uint32_t wave, uint64_t whole)
+{
+    for (uint32_t i = 0; i < e->n && wave; i++) {
+        struct tune_option *o = &e->options[i];
+        if (o->wave == wave && is_open(e, o) && !is_wanted(t, e, o) &&
+            !tune_wave_worth(e, o, whole))
+            give_up(t, e, o, "others of its kin are slow, or the layer is short");
+    }
+}
+
+/* Where a node has the larger part of the time, its candidates come first. */
+static int by_part(const void *a, const void *b)
+{
+    const struct tune_job *x = a, *y = b;
+    uint64_t part[2] = {x->entry->uses * tune_best(x->entry), y->entry->uses * tune_best(y->entry)};
+    if (part[0] != part[1])
+        return part[0] > part[1] ? -1 : 1;
+    return x->number < y->number ? -1 : 1;
+}
+
+/* The wave's candidates, the best guesses of all nodes before the second best. */
+static uint32_t list_wave(struct tune_table *t, uint32_t wave, struct tune_job *jobs)
+{
+    uint32_t n = 0, most = 0;
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+        most = MAX(most, e->n);
+    for (uint32_t rank = 0; rank < most; rank++)
+        for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+            if (rank < e->n && e->options[rank].wave == wave && is_open(e, &e->options[rank])) {
+                jobs[n] = (struct tune_job){.entry = e, .option = &e->options[rank], .number = n};
+                n++;
+            }
+    if (wave && n)
+        qsort(jobs, n, sizeof(*jobs), by_part);
+    return n;
+}
+
+/* Nanoseconds that are left for compiling; 0: there is no limit. */
+static uint64_t budget(struct tune_table *t)
+{
+    uint64_t used = tune_table_report(t)->effort.ns[TUNE_COMPILE];
+    uint64_t most = COMPILE_SECONDS * (uint64_t)NS_PER_S;
+    if (tune_table_options(t)->thorough)
+        return 0;
+    return used < most ? most - used : 1;
+}
+
+static enum status compile_wave(struct tune_table *t, uint32_t wave, struct error *err)
 {
     CLEANUP(cleanup_free) struct tune_job *jobs = NULL;
-    uint32_t n = 0, most = 0, total = 0;
+    uint64_t whole = wave ? tune_wave_whole(t) : 0;
+    uint32_t total = 0;
     for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
-        most = MAX(most, e->n);
+        prune_wave(t, e, wave, whole);
         total += e->n;
     }
     jobs = calloc((size_t)total + 1, sizeof(*jobs));
     if (!jobs)
         return error_no_memory(err, "the tuner");
-    for (uint32_t rank = 0; rank < most; rank++)
-        for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
-            if (rank < e->n && is_open(e, &e->options[rank]))
-                jobs[n++] = (struct tune_job){.entry = e, .option = &e->options[rank]};
-    TRY(tune_compile(tune_table_options(t), jobs, n, COMPILE_SECONDS * (uint64_t)NS_PER_S, err));
+    uint32_t n = list_wave(t, wave, jobs);
+    TRY(tune_compile(t, jobs, n, budget(t), err));
     for (uint32_t i = 0; i < n; i++) {
         struct tune_option *o = jobs[i].option;
         if (o->compiled)
@@ -250,7 +302,7 @@ static enum status run_option(struct tune_table *t, struct tune_entry *e, struct
         return STATUS_OK;
     TRY(tune_table_bench(t, e->device, &bench, err));
     enum status status =
-        tune_bench_time(bench, e->sample, o->tactic, best_of(e), once, &time, &why);
+        tune_bench_time(bench, e->sample, o->tactic, tune_best(e), once, &time, &why);
     if (status && status != STATUS_UNIMPLEMENTED) {
         if (err)
             *err = why;
@@ -283,17 +335,30 @@ static enum status keep(struct tune_table *t, const struct tune_entry *e, struct
     return STATUS_OK;
 }
 
-static enum status fill_options(struct tune_table *t, struct tune_entry *e, struct error *err)
+/* Times the wave's candidates. */
+static enum status time_wave(struct tune_table *t, struct tune_entry *e, uint32_t wave,
+                             struct error *err)
 {
-    if (e->filled)
-        return STATUS_OK;
-    look_up(t, e);
     for (uint32_t i = 0; i < e->n; i++) {
+        if (e->options[i].wave != wave)
+            continue;
         if (is_open(e, &e->options[i])) {
             tune_table_report(t)->timed++;
             TRY(run_option(t, e, &e->options[i], err));
         }
         tune_table_progress(t, e, 1);
+    }
+    return STATUS_OK;
+}
+
+static enum status fill_options(struct tune_table *t, struct tune_entry *e, struct error *err)
+{
+    if (e->filled)
+        return STATUS_OK;
+    look_up(t, e);
+    for (uint32_t wave = 0; wave <= tune_wave_last(e); wave++) {
+        prune_wave(t, e, wave, 0);
+        TRY(time_wave(t, e, wave, err));
     }
     e->filled = true;
     return STATUS_OK;
@@ -371,7 +436,7 @@ enum status tune_fill_without(struct tune_table *t, struct tune_entry *e, uint32
  * the best run once more, later. */
 static enum status time_again(struct tune_table *t, struct tune_entry *e, struct error *err)
 {
-    uint64_t best = best_of(e);
+    uint64_t best = tune_best(e);
     for (uint32_t i = 0; i < e->n && e->n > 1; i++)
         if (e->options[i].ran && e->options[i].ns / 4 <= best / 3)
             TRY(run_again(t, e, &e->options[i], err));
@@ -387,11 +452,32 @@ static uint64_t spent(struct tune_table *t)
     return ns;
 }
 
+/* Compiles and times wave after wave. */
+static enum status fill_waves(struct tune_table *t, struct error *err)
+{
+    struct tune_report *report = tune_table_report(t);
+    uint64_t since = clock_now_ns();
+    uint32_t last = 0;
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+        last = MAX(last, tune_wave_last(e));
+    for (uint32_t wave = 0; wave <= last; wave++) {
+        TRY(compile_wave(t, wave, err));
+        tune_phase_end(report, TUNE_COMPILE, &since);
+        for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+            TRY(time_wave(t, e, wave, err));
+        tune_phase_end(report, TUNE_TIME, &since);
+    }
+    return STATUS_OK;
+}
+
+/* Times again what needs a second look. */
 static enum status time_all(struct tune_table *t, struct error *err)
 {
     struct tune_entry *e;
-    for (e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+    for (e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
+        e->filled = true;
         TRY(fill_entry(t, e, err));
+    }
     for (e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
         TRY(time_again(t, e, err));
     uint64_t before = spent(t), most = before + MAX(before / AGAIN_PART, AGAIN_NS_MIN);
@@ -428,8 +514,10 @@ enum status tune_fill(struct tune_table *t, struct error *err)
         look_up(t, e);
         prune(t, e);
     }
-    TRY(compile_all(t, err));
-    enum status status = time_all(t, err);
+    enum status status = fill_waves(t, err);
+    uint64_t since = clock_now_ns();
+    status = status ? status : time_all(t, err);
+    tune_phase_end(tune_table_report(t), TUNE_TIME, &since);
     enum status kept_status = keep_all(t, status ? NULL : err);
     if (status || kept_status)
         return status ? status : kept_status;

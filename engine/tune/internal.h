@@ -22,9 +22,10 @@ struct tune_key {
 
 /* A key of everything that decides how fast a node runs: op, attributes, epilogue, types, shapes
  * and layouts of its tensors, which of them are constants, the bytes of all constants of the graph
- * (`pool_bytes`), and precision. False: no memory. */
+ * (`pool_bytes`), and precision. Without `ranges`, those of tensors do not count: a tactic that
+ * stores nothing by a range is as fast without. False: no memory. */
 bool tune_key_of(const struct ir_graph *graph, const struct ir_node *node, enum precision precision,
-                 uint64_t pool_bytes, struct tune_key *out);
+                 uint64_t pool_bytes, bool ranges, struct tune_key *out);
 /* The key of one of the node's tactics. `device`: "" if the tactic runs on the cache's device, else
  * the fingerprint of the device that it runs on. */
 struct tune_key tune_key_tactic(const struct tune_key *node, const struct tactic *tactic,
@@ -122,6 +123,7 @@ enum status tune_bench_workspace(struct tune_bench *bench, const struct ir_graph
 
 struct tune_option {
     struct tactic *tactic;
+    uint32_t wave; /* the tactic's; 0 if other sizes say that it is worth trying */
     uint64_t ns;
     bool timed;         /* `ns` was measured, now or when the cache was filled: it is not a guess */
     bool ran;           /* in this run of the tuner */
@@ -141,13 +143,15 @@ bool tune_believed(const struct tune_option *option);
 
 /* What is known of all nodes with one key. */
 struct tune_entry {
-    struct tune_key key;
-    struct device *device; /* the one that runs it: the options' device, or their host */
+    struct tune_key key, float_key; /* float_key: without ranges */
+    struct device *device;          /* the one that runs it: the options' device, or their host */
     struct ir_graph *sample;
     uint64_t pins; /* that count for its nodes (pin.h) */
     struct tune_option *options;
     uint32_t n, cap;
+    uint32_t uses;         /* nodes of the graph with this key */
     uint64_t least_beyond; /* the smallest workspace that was too large; 0: none was */
+    bool asked;            /* the backend, for candidates */
     bool filled;           /* each option has a time, or TUNE_NEVER */
 };
 
@@ -163,10 +167,12 @@ struct tune_table; /* entries by key, and what is needed to fill them */
 enum status tune_table_new(const struct tune_options *options, uint64_t pool_bytes,
                            struct tune_report *report, struct tune_table **out, struct error *err);
 void tune_table_free(struct tune_table *table);
-/* The entry for a node, with its candidates but no times yet. The candidates are the host's if the
- * device has none. */
+/* The entry for a node, which has no candidates yet. */
 enum status tune_table_node(struct tune_table *table, const struct ir_graph *graph,
                             const struct ir_node *node, struct tune_entry **out, struct error *err);
+/* Asks for the candidates of all entries that have none yet, on all cores where the device
+ * compiles. They are the host's if the device has none. */
+enum status tune_table_ask(struct tune_table *table, struct error *err);
 /* The entry for a node on the host, which runs it beside the device's entry. */
 enum status tune_table_twin(struct tune_table *table, const struct ir_graph *graph,
                             const struct ir_node *node, struct tune_entry **out, struct error *err);
@@ -190,6 +196,19 @@ struct tune_key tune_table_key(const struct tune_table *table, const struct tune
 void tune_table_progress(struct tune_table *table, const struct tune_entry *entry, uint32_t done);
 bool tune_is_fallback(const struct tactic *tactic); /* a reference kernel */
 
+/* --- candidates that take long to compile (wave.c) --- */
+
+/* The option's least time; 0: none has worked so far. */
+uint64_t tune_best(const struct tune_entry *entry);
+/* Nanoseconds of the whole graph with each node's best option so far. */
+uint64_t tune_wave_whole(struct tune_table *table);
+/* The last wave of the entry's options. */
+uint32_t tune_wave_last(const struct tune_entry *entry);
+/* Whether an option of wave 1 or later is worth compiling, now that all earlier waves are timed.
+ * `whole`: as above; 0: the node's part in the graph does not matter. */
+bool tune_wave_worth(const struct tune_entry *entry, const struct tune_option *option,
+                     uint64_t whole);
+
 /* --- filling the table (fill.c) --- */
 
 /* Gives all options of all entries a time: from the cache, on the device, or by a guess. */
@@ -201,18 +220,24 @@ enum status tune_fill_entry(struct tune_table *table, struct tune_entry *entry, 
 enum status tune_fill_without(struct tune_table *table, struct tune_entry *entry, uint32_t held,
                               struct error *err);
 
+/* --- the tuner's own time (effort.c) --- */
+
+/* Adds the time since `*since` to the phase, and sets *since to now. */
+void tune_phase_end(struct tune_report *report, enum tune_phase phase, uint64_t *since);
+
 /* --- compiling (compile.c) --- */
 
 struct tune_job {
     struct tune_entry *entry;
     struct tune_option *option;
-    char why[120]; /* why the option does not work */
+    uint32_t number; /* in the order of the guesses */
+    char why[120];   /* why the option does not work */
 };
 
 /* Compiles the jobs in their order, on several threads, for backends that compile. Sets each
  * option's `compiled`, or its `ns` to TUNE_NEVER if it does not work. After `budget_ns` (0: no
  * limit) no further job is begun. An error is one of memory or of the device. */
-enum status tune_compile(const struct tune_options *options, struct tune_job *jobs, uint32_t n,
+enum status tune_compile(struct tune_table *table, struct tune_job *jobs, uint32_t n,
                          uint64_t budget_ns, struct error *err);
 /* Gives the chosen options' tactics their code, from the cache or from the backend, in `arena`.
  * *again: some options did not work after all and are TUNE_NEVER now, so choose once more. */
@@ -230,9 +255,11 @@ enum status tune_limit_check(struct tune_table *table, struct tune_entry *entry,
 
 /* Adds the entry's times. False: no memory. */
 bool tune_history_note(struct tune_history *history, const struct tune_entry *entry) MUST_USE;
-/* Whether this option was slow in every graph where it was tried, which are two at least. */
-bool tune_history_hopeless(const struct tune_history *history, const struct tune_entry *entry,
-                           const struct tune_option *option);
+/* What other sizes say of an option. */
+enum tune_promise { TUNE_UNKNOWN, TUNE_GOOD, TUNE_HOPELESS };
+enum tune_promise tune_history_ask(const struct tune_history *history,
+                                   const struct tune_entry *entry,
+                                   const struct tune_option *option);
 void tune_history_graph_done(struct tune_history *history);
 
 /* --- using the answer (apply.c) --- */

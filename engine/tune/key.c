@@ -14,6 +14,7 @@ enum { SPELLING = 4 };
 struct spelling {
     XXH3_state_t *state;
     bool ok;
+    bool ranges; /* they count */
 };
 
 static void put(struct spelling *s, const void *data, size_t size)
@@ -57,7 +58,7 @@ static void put_tensor(struct spelling *s, const struct ir_graph *graph, uint32_
     put_u64(s, t->dtype);
     put_u64(s, t->layout);
     put_u64(s, t->real);
-    put_scale(s, ir_scale(graph, t->range), ir_tensor_is_constant(t));
+    put_scale(s, s->ranges ? ir_scale(graph, t->range) : NULL, ir_tensor_is_constant(t));
     put_u64(s, t->scale != IR_NO_SCALE);
     put_u64(s, ir_tensor_is_constant(t));
     put_u64(s, t->shape.rank);
@@ -136,8 +137,9 @@ static void put_node(struct spelling *s, const struct ir_graph *graph, const str
     put_u64(s, node->n_epilogue);
     for (uint32_t i = 0; i < node->n_epilogue; i++)
         put_step(s, &node->epilogue[i]);
-    put_ranges(s, graph, node);
-    if (ir_op_has(node->op, IR_TRAIT_RENAMES) && has_range(graph, node))
+    if (s->ranges)
+        put_ranges(s, graph, node);
+    if (s->ranges && ir_op_has(node->op, IR_TRAIT_RENAMES) && has_range(graph, node))
         put_u64(s, ir_node_keeps_range(graph, node));
 }
 
@@ -156,9 +158,9 @@ static struct tune_key finish(struct spelling *s)
 }
 
 bool tune_key_of(const struct ir_graph *graph, const struct ir_node *node, enum precision precision,
-                 uint64_t pool_bytes, struct tune_key *out)
+                 uint64_t pool_bytes, bool ranges, struct tune_key *out)
 {
-    struct spelling s;
+    struct spelling s = {.ranges = ranges};
     if (begin(&s)) {
         put_u64(&s, SPELLING);
         put_u64(&s, precision);

@@ -4,9 +4,11 @@
  * the machine can only make a sample longer.
  *
  * A round is clean if nothing speaks against its answer: the two least samples agree, and no thread
- * waited for a processor while the least sample was taken. Samples that are shorter than a
- * scheduler's time slice often pass without a wait. From a longer sample the wait of its unluckiest
- * thread is subtracted, which is closer to the truth, but not clean.
+ * waited for a processor while the least sample was taken. Before each sample the threads that run
+ * the op are gathered (op_gather), so that a sample does not show how long they take to wake up; if
+ * they do not come together, it is not clean. Samples that are shorter than a scheduler's time
+ * slice often pass without a wait. From a longer sample the wait of its unluckiest thread is
+ * subtracted, which is closer to the truth, but not clean.
  *
  * Where a backend captures, a context will replay captured launches, so these are timed: a graph of
  * some launches, one behind the other, each with other constants. The host's work for a launch is
@@ -15,6 +17,7 @@
  * A candidate that fails is refused (UNIMPLEMENTED), and the others go on. Errors of the device end
  * the tuning.
  */
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "engine/tune/bench.h"
 
@@ -33,8 +36,11 @@ enum {
     SLOW_DEN = 2,
     HOPELESS_FACTOR = 8, /* slower than the best by this factor: one sample is enough */
     GRAPH_HOPELESS_FACTOR = 3,
-    ROUGH_PART = 4,     /* as STEADY_PART, for a slow candidate */
+    GRAPH_LONG_NS = 100000, /* a launch of which says enough of its time to be SLOW */
+    ROUGH_PART = 4,         /* as STEADY_PART, for a slow candidate */
     CHUNK_NS = 1000000, /* samples run this long between two calls of longest_wait, which is slow */
+    GATHERINGS = 3,
+    GATHER_NS = 100000, /* threads that need not wait for processors gather in less */
     WAITED_PART = 32,   /* a chunk is clean if its waits are less than 1/32 of it */
 };
 
@@ -61,11 +67,12 @@ static enum status launch(struct tune_bench *b, struct backend_op *op, uint32_t 
 struct round {
     uint64_t least, second;
     uint64_t clean; /* the least time in clean chunks */
-    uint64_t spent; /* on all samples together */
+    uint64_t spent; /* on all samples together, and on gathering */
     struct chunk {
         uint64_t ns; /* of all its samples together */
         uint64_t least;
         uint32_t samples;
+        bool apart; /* a sample was taken while the op's threads were not all on processors */
     } chunk;        /* the samples since the last call of longest_wait */
     uint64_t guess; /* the last sample less its waits, some of which may have been outside of it */
     bool careful;   /* the chunk ends after each sample, because the least time is not clean */
@@ -90,7 +97,7 @@ static bool is_blind(const struct tune_bench *b)
 static uint64_t end_chunk(struct tune_bench *b, struct round *r)
 {
     uint64_t waited = longest_wait(b);
-    if (waited <= r->chunk.ns / WAITED_PART)
+    if (waited <= r->chunk.ns / WAITED_PART && !r->chunk.apart)
         r->clean = MIN(r->clean, r->chunk.least);
     r->chunk = no_round.chunk;
     return waited;
@@ -140,12 +147,38 @@ static enum status run(struct tune_bench *b, const struct work *work, uint64_t *
     return STATUS_OK;
 }
 
+/* Gathering that takes long has waits of its own, which are no sample's: they are forgotten, and
+ * the threads, which have only just run, gather once more. */
+static bool gather_op(struct tune_bench *b, struct backend_op *op)
+{
+    for (uint32_t i = 0; i < GATHERINGS; i++) {
+        uint64_t begin = clock_now_ns();
+        if (!b->backend->op_gather(op, b->stream))
+            return false;
+        if (clock_now_ns() - begin < GATHER_NS)
+            return true;
+        longest_wait(b);
+    }
+    return true;
+}
+
+static void gather(struct tune_bench *b, const struct work *work, struct round *r)
+{
+    if (!b->backend->op_gather || work->graph)
+        return;
+    uint64_t begin = clock_now_ns();
+    if (!gather_op(b, work->op))
+        r->chunk.apart = true;
+    r->spent += clock_now_ns() - begin;
+}
+
 static enum status sample(struct tune_bench *b, const struct work *work, struct round *r,
                           struct error *err)
 {
     uint64_t total;
     if (r->chunk.samples == 0)
         longest_wait(b); /* forgets the waits before this chunk */
+    gather(b, work, r);
     TRY(run(b, work, &total, err));
     add_sample(b, r, total, total / work->repeats);
     return STATUS_OK;
@@ -251,7 +284,9 @@ static enum status sample_captured(struct tune_bench *b, struct backend_op *op, 
     TRY(run(b, &work, &ns, err)); /* libraries load kernels at their first launch */
     TRY(run(b, &work, &ns, err));
     uint64_t least = ns > GRAPH_LAUNCH_NS ? ns - GRAPH_LAUNCH_NS : 1;
-    if (best_ns && least / GRAPH_HOPELESS_FACTOR > best_ns && longest_wait(b) <= ns / WAITED_PART) {
+    bool hopeless = best_ns && (least / GRAPH_HOPELESS_FACTOR > best_ns ||
+                                (least > GRAPH_LONG_NS && least / SLOW_NUM > best_ns / SLOW_DEN));
+    if (hopeless && longest_wait(b) <= ns / WAITED_PART) {
         *out = (struct tune_time){ns, ns, true, is_blind(b)};
         return STATUS_OK;
     }

@@ -114,6 +114,15 @@ uint64_t tune_pins_of(const struct tune_pins *pins, const char *layer)
     return set;
 }
 
+uint64_t tune_pins_wishes(const struct tune_pins *pins, uint64_t set)
+{
+    uint64_t wishes = 0;
+    for (uint32_t i = 0; set && i < pins->n; i++)
+        if (pins->list[i].wishes)
+            wishes |= set & BIT(i);
+    return wishes;
+}
+
 /* --- what they allow --- */
 
 /* The types of which one stands for FP32 in this precision, as bits. */
@@ -161,7 +170,16 @@ bool tune_pins_allow(const struct tune_pins *pins, uint64_t set, const struct ir
                      const struct tactic *tactic)
 {
     for (uint32_t i = 0; set && i < pins->n; i++)
-        if (set & BIT(i) && !allows(&pins->list[i], sample, tactic))
+        if (set & BIT(i) && !pins->list[i].wishes && !allows(&pins->list[i], sample, tactic))
+            return false;
+    return true;
+}
+
+bool tune_pins_wished(const struct tune_pins *pins, uint64_t set, const struct ir_graph *sample,
+                      const struct tactic *tactic)
+{
+    for (uint32_t i = 0; set && i < pins->n; i++)
+        if (set & BIT(i) && pins->list[i].wishes && !allows(&pins->list[i], sample, tactic))
             return false;
     return true;
 }
@@ -169,7 +187,7 @@ bool tune_pins_allow(const struct tune_pins *pins, uint64_t set, const struct ir
 bool tune_pins_backend(const struct tune_pins *pins, uint64_t set, const char *backend)
 {
     for (uint32_t i = 0; set && i < pins->n; i++)
-        if (set & BIT(i) && pins->list[i].kind == TUNE_PIN_BACKEND &&
+        if (set & BIT(i) && pins->list[i].kind == TUNE_PIN_BACKEND && !pins->list[i].wishes &&
             !strcmp(pins->list[i].what, backend) == pins->list[i].excludes)
             return false;
     return true;
@@ -179,7 +197,8 @@ enum precision tune_pins_precision(const struct tune_pins *pins, uint64_t set,
                                    enum precision precision)
 {
     for (uint32_t i = 0; set && i < pins->n; i++)
-        if (set & BIT(i) && pins->list[i].kind == TUNE_PIN_PRECISION && !pins->list[i].excludes)
+        if (set & BIT(i) && pins->list[i].kind == TUNE_PIN_PRECISION && !pins->list[i].excludes &&
+            !pins->list[i].wishes)
             return pins->list[i].precision;
     return precision;
 }

@@ -3,7 +3,8 @@
  * Pins: what an operator says of layers by their names, which are those of the tuner's graph. A
  * layer that was made of several, "conv1 + relu1", has their names too. A layer's candidates are
  * only those that its pins allow; it is an error if none is left. Of several pins of one kind the
- * last that names the layer counts, with the exclusions behind it.
+ * last that names the layer counts, with the exclusions behind it. A wish leaves no candidate out:
+ * what it names is taken before all else, however slow, by layers that have it.
  */
 #ifndef INFERD_ENGINE_TUNE_PIN_H
 #define INFERD_ENGINE_TUNE_PIN_H
@@ -28,6 +29,7 @@ struct tune_pin {
     enum tune_pin_kind kind;
     enum precision precision; /* of its kind alone */
     bool excludes;            /* the layer has anything but that */
+    bool wishes;              /* that if there is such a candidate */
 };
 
 enum { TUNE_PINS_MAX = 64 };
@@ -46,6 +48,8 @@ enum status tune_pins_check(const struct tune_pins *pins, const struct ir_graph 
 
 /* The pins that count for a layer of this name, as a set of bits. `pins` may be NULL: none. */
 uint64_t tune_pins_of(const struct tune_pins *pins, const char *layer);
+/* Those of the set that are wishes. */
+uint64_t tune_pins_wishes(const struct tune_pins *pins, uint64_t set);
 /* The precision in which the layer's candidates are asked for, if all layers' is `precision`. */
 enum precision tune_pins_precision(const struct tune_pins *pins, uint64_t set,
                                    enum precision precision);
@@ -54,6 +58,9 @@ bool tune_pins_backend(const struct tune_pins *pins, uint64_t set, const char *b
 /* and have the tactic. */
 bool tune_pins_allow(const struct tune_pins *pins, uint64_t set, const struct ir_graph *sample,
                      const struct tactic *tactic);
+/* Whether the tactic is what wishes ask for; true without any. */
+bool tune_pins_wished(const struct tune_pins *pins, uint64_t set, const struct ir_graph *sample,
+                      const struct tactic *tactic);
 /* Says that no candidate of the layer is allowed, and which ones there are on the devices (host may
  * be NULL): UNIMPLEMENTED. */
 enum status tune_pins_refuse(const struct tune_pins *pins, uint64_t set,

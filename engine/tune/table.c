@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/hash.h"
 #include "engine/tune/internal.h"
+#include "engine/tune/spread.h"
 
 enum {
     OPTIONS_MAX = 512,
@@ -108,7 +110,13 @@ enum status tune_table_bench(struct tune_table *t, struct device *device, struct
 struct tune_key tune_table_key(const struct tune_table *t, const struct tune_entry *e,
                                const struct tactic *tactic)
 {
-    return tune_key_tactic(&e->key, tactic, e->device == t->options->device ? "" : t->host_line);
+    bool scaled = false;
+    for (uint32_t i = 0; i < tactic->n_in + tactic->n_out; i++)
+        scaled = scaled ||
+                 (i < tactic->n_in ? tactic->in[i] : tactic->out[i - tactic->n_in]).format.scale !=
+                     IR_NO_SCALE;
+    return tune_key_tactic(scaled ? &e->key : &e->float_key, tactic,
+                           e->device == t->options->device ? "" : t->host_line);
 }
 
 void tune_table_progress(struct tune_table *t, const struct tune_entry *e, uint32_t done)
@@ -236,7 +244,7 @@ static enum status keep(void *user, const struct tactic *tactic, struct error *e
     *copy = *tactic;
     copy->code = NULL;
     copy->code_size = 0;
-    e->options[e->n++] = (struct tune_option){.tactic = copy};
+    e->options[e->n++] = (struct tune_option){.tactic = copy, .wave = copy->wave};
     return STATUS_OK;
 }
 
@@ -302,19 +310,64 @@ static void row_cleanup(struct row **row)
         row_free(*row);
 }
 
-static enum status collect(struct tune_table *t, struct tune_entry *e, bool twin, struct error *err)
+static enum status take(struct tune_table *t, struct tune_entry *e, struct error *err)
 {
-    if (twin)
-        return tune_table_to_host(t, e, err);
-    TRY(ask(t, e, t->options->device, err));
+    e->asked = true;
+    t->report->effort.listed += e->n;
     thin_out(e);
     t->total += e->n;
     return e->n ? STATUS_OK : tune_table_to_host(t, e, err);
 }
 
+/* An entry that is to be asked for, and what came of it. */
+struct question {
+    struct tune_table *table;
+    struct tune_entry *entry;
+    enum status status;
+    struct error err;
+};
+
+static void ask_one(void *user, uint32_t i)
+{
+    struct question *q = (struct question *)user + i;
+    q->status = ask(q->table, q->entry, q->table->options->device, &q->err);
+}
+
+enum status tune_table_ask(struct tune_table *t, struct error *err)
+{
+    uint32_t n = 0, most = HASH_COUNT(t->rows);
+    CLEANUP(cleanup_free) struct question *list = calloc((size_t)most + 1, sizeof(*list));
+    if (!list)
+        return error_no_memory(err, "the tuner");
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+        if (!e->asked)
+            list[n++] = (struct question){.table = t, .entry = e};
+    if (t->options->device->backend->compile)
+        spread(n, ask_one, list);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!t->options->device->backend->compile)
+            ask_one(list, i);
+        if (list[i].status) {
+            error_copy(err, &list[i].err);
+            return list[i].status;
+        }
+        TRY(take(t, list[i].entry, err));
+    }
+    return STATUS_OK;
+}
+
+/* Whether a tensor is stored by a scale already: only those of a reformat are. */
+static bool has_scale(const struct ir_graph *sample)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < sample->n_tensors; i++)
+        has = has || ir_tensor(sample, i)->scale != IR_NO_SCALE;
+    return has;
+}
+
 /* Takes the sample over. */
-static enum status add_row(struct tune_table *t, const struct row_key *key, struct ir_graph *sample,
-                           struct tune_entry **out, struct error *err)
+static enum status add_row(struct tune_table *t, const struct row_key *key, enum precision floats,
+                           struct ir_graph *sample, struct tune_entry **out, struct error *err)
 {
     CLEANUP(row_cleanup) struct row *row = calloc(1, sizeof(*row));
     if (!row) {
@@ -322,10 +375,17 @@ static enum status add_row(struct tune_table *t, const struct row_key *key, stru
         return error_no_memory(err, "the tuner");
     }
     row->key = *key;
-    row->entry.key = key->node;
+    row->entry.key = row->entry.float_key = key->node;
+    if (!has_scale(sample) && !tune_key_of(sample, ir_node(sample, 0), floats, t->pool_bytes, false,
+                                           &row->entry.float_key)) {
+        ir_graph_free(sample);
+        return error_no_memory(err, "the tuner");
+    }
     row->entry.pins = key->pins;
     row->entry.sample = sample;
-    TRY(collect(t, &row->entry, key->twin, err));
+    row->entry.asked = key->twin;
+    if (key->twin)
+        TRY(tune_table_to_host(t, &row->entry, err));
     HASH_ADD(hh, t->rows, key, sizeof(row->key), row);
     if (!HASH_ADDED(row))
         return error_no_memory(err, "the tuner");
@@ -342,13 +402,13 @@ static enum status find_or_add(struct tune_table *t, struct ir_graph *sample, ui
     enum precision floats =
         precision_floats(tune_pins_precision(t->options->pins, pins, t->options->precision),
                          t->options->device->backend);
-    if (!tune_key_of(sample, ir_node(sample, 0), floats, t->pool_bytes, &key.node)) {
+    if (!tune_key_of(sample, ir_node(sample, 0), floats, t->pool_bytes, true, &key.node)) {
         ir_graph_free(sample);
         return error_no_memory(err, "the tuner");
     }
     HASH_FIND(hh, t->rows, &key, sizeof(key), row);
     if (!row)
-        return add_row(t, &key, sample, out, err);
+        return add_row(t, &key, floats, sample, out, err);
     ir_graph_free(sample);
     *out = &row->entry;
     return STATUS_OK;
@@ -359,7 +419,9 @@ enum status tune_table_node(struct tune_table *t, const struct ir_graph *graph,
 {
     struct ir_graph *sample;
     TRY(tune_sample_new(graph, node, &sample, err));
-    return find_or_add(t, sample, tune_pins_of(t->options->pins, node->name), false, out, err);
+    TRY(find_or_add(t, sample, tune_pins_of(t->options->pins, node->name), false, out, err));
+    (*out)->uses++;
+    return STATUS_OK;
 }
 
 enum status tune_table_twin(struct tune_table *t, const struct ir_graph *graph,
@@ -384,6 +446,7 @@ enum status tune_table_reformat(struct tune_table *t, const struct ir_graph *gra
     struct tune_entry *e;
     TRY(tune_sample_reformat(graph, tensor, from, to, &sample, err));
     TRY(find_or_add(t, sample, 0, false, &e, err));
+    TRY(tune_table_ask(t, err));
     TRY(tune_fill_entry(t, e, err));
     if (e->n > 1)
         qsort(e->options, e->n, sizeof(*e->options), by_time);

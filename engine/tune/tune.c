@@ -15,6 +15,7 @@
 
 #define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)XXH3_64bits((key), (len)))
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "base/hash.h"
 #include "engine/ir/runs.h"
@@ -24,6 +25,9 @@
 /* A round finds that chosen tactics do not work, or beyond a limit of workspaces one for each
  * layer. */
 enum { POOL_MIN = 1 << 16, POOL_MAX = 1 << 27, ROUNDS_MAX = 16, ROUNDS_OF_LIMIT = 600 };
+
+/* A graph of many layers that take so long is far from SOLVE_NEVER still. */
+#define UNWISHED_NS UINT64_C(1000000000000)
 
 /* The costs of bringing tensors of one type and shape from some formats into others. */
 struct prices {
@@ -82,7 +86,9 @@ static enum status unsupported(const struct ir_node *node, const char *why, stru
 static enum status refused(const struct tuner *t, const struct tune_entry *e, struct error *err)
 {
     const struct tune_options *o = t->options;
-    return tune_pins_refuse(o->pins, e->pins, e->sample, o->device, o->host, o->precision, err);
+    uint64_t pins = e->pins & ~tune_pins_wishes(o->pins, e->pins);
+    return pins ? tune_pins_refuse(o->pins, pins, e->sample, o->device, o->host, o->precision, err)
+                : unsupported(ir_node(e->sample, 0), "no kernel for", err);
 }
 
 static enum status collect(struct tuner *t, struct error *err)
@@ -93,10 +99,11 @@ static enum status collect(struct tuner *t, struct error *err)
         if (node->op == IR_OP_NONE)
             continue;
         TRY(tune_table_node(t->table, t->graph, node, &t->sites[i].entry, err));
-        if (t->sites[i].entry->n == 0)
-            return t->sites[i].entry->pins ? refused(t, t->sites[i].entry, err)
-                                           : unsupported(node, "no kernel for", err);
     }
+    TRY(tune_table_ask(t->table, err));
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++)
+        if (t->sites[i].entry && t->sites[i].entry->n == 0)
+            return refused(t, t->sites[i].entry, err);
     return tune_sites_twin(t->table, t->graph, t->sites, err);
 }
 
@@ -259,6 +266,74 @@ static void sort_entry(const struct tuner *t, uint32_t index, struct tune_entry 
     }
 }
 
+/* What an operator wishes for a layer is worth more than all time that the graph may take. */
+static uint64_t unwished_ns(const struct tuner *t, const struct tune_pick *pick)
+{
+    const struct tune_entry *e = pick->entry;
+    bool wished = tune_pins_wished(t->options->pins, e->pins, e->sample, tactic_of(pick));
+    return wished ? 0 : UNWISHED_NS;
+}
+
+/* Whether the part of a node's tensor is one run of its bytes in the format, and aligned. */
+static bool part_fits(const struct ir_tensor *whole, const struct ir_tensor *part,
+                      const int64_t *start, const struct ir_format *format)
+{
+    uint64_t offset;
+    return ir_part_offset(&whole->shape, &part->shape, start, format->dtype, format->layout,
+                          &offset) &&
+           offset % BACKEND_ALIGN == 0;
+}
+
+/* Whether other nodes write all inputs of a node that joins, so that they may write them where the
+ * output has them (engine/build/parts.h). */
+static bool joins_free(const struct tuner *t, const struct ir_node *node,
+                       const struct tactic *tactic)
+{
+    const struct ir_tensor *y = ir_tensor(t->graph, node->outputs[0]);
+    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
+    int64_t start[SHAPE_MAX_RANK] = {0};
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        const struct ir_tensor *x = ir_tensor(t->graph, node->inputs[i]);
+        bool again = false;
+        for (uint32_t k = 0; k < i && !again; k++)
+            again = node->inputs[k] == node->inputs[i];
+        if (again || x->producer == IR_NONE || ir_tensor_is_output(t->graph, node->inputs[i]) ||
+            !ir_format_equal(tune_port_in(tactic, i)->format, tactic->out[0].format) ||
+            !part_fits(y, x, start, &tactic->out[0].format))
+            return false;
+        start[axis] += x->shape.dim[axis];
+    }
+    return true;
+}
+
+/* Whether a slice may be read where it is. */
+static bool cuts_free(const struct tuner *t, const struct ir_node *node,
+                      const struct tactic *tactic)
+{
+    const struct ir_tensor *x = ir_tensor(t->graph, node->inputs[0]);
+    const struct ir_tensor *y = ir_tensor(t->graph, node->outputs[0]);
+    int64_t start[SHAPE_MAX_RANK] = {0};
+    if (ir_tensor_is_constant(x) || ir_tensor_is_output(t->graph, node->outputs[0]) ||
+        !ir_format_equal(tactic->in[0].format, tactic->out[0].format))
+        return false;
+    for (uint32_t d = 0; d < x->shape.rank; d++) {
+        start[d] = ir_attr_at(node, IR_ATTR_STARTS, d);
+        if (ir_attr_at(node, IR_ATTR_STEPS, d) != 1 && y->shape.dim[d] != 1)
+            return false;
+    }
+    return part_fits(x, y, start, &tactic->out[0].format);
+}
+
+/* What the solver pays for the option: nothing, if the node will not run. */
+static uint64_t cost_of(const struct tuner *t, uint32_t index, const struct tune_pick *pick)
+{
+    const struct ir_node *node = ir_node(t->graph, index);
+    bool is_free = !node->n_epilogue && node->n_outputs == 1 &&
+                   ((ir_op_has(node->op, IR_TRAIT_JOINS) && joins_free(t, node, tactic_of(pick))) ||
+                    (ir_op_has(node->op, IR_TRAIT_CUTS) && cuts_free(t, node, tactic_of(pick))));
+    return MIN((is_free ? 0 : ns_of(pick)) + unwished_ns(t, pick), SOLVE_NEVER);
+}
+
 static bool sort_options(struct tuner *t, uint32_t index)
 {
     const struct tune_site *s = &t->sites[index];
@@ -273,7 +348,7 @@ static bool sort_options(struct tuner *t, uint32_t index)
         sort_entry(t, index, s->entry, o);
     sort_entry(t, index, s->twin, o);
     for (uint32_t k = 0; k < o->n; k++)
-        cost[k] = MIN(ns_of(&o->picks[k]), SOLVE_NEVER);
+        cost[k] = cost_of(t, index, &o->picks[k]);
     t->solve_nodes[index] = (struct solve_node){o->n, cost};
     return true;
 }
@@ -450,15 +525,17 @@ static enum status choose(struct tuner *t, uint32_t *choice, struct tune_pick *p
     struct solve_problem p = {t->graph->n_nodes, t->n_tensors, t->solve_nodes, t->tensors};
     bool exact;
     TRY(solve(&p, 0, choice, &exact, err));
-    uint64_t cost = solve_cost(&p, choice);
+    uint64_t cost = solve_cost(&p, choice); /* with UNWISHED_NS for what was wished in vain */
     if (cost >= SOLVE_NEVER)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "no way to bring the layers' layouts and types together");
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
+        picks[i] = t->sites[i].entry ? t->nodes[i].picks[choice[i]] : (struct tune_pick){0};
+        cost -= picks[i].entry ? unwished_ns(t, &picks[i]) : 0;
+    }
     log_write(t->options->log, LOG_VERBOSE, "tuner: %u nodes, %.1f us, %s", t->graph->n_nodes,
               (double)cost / 1000, exact ? "the best assignment" : "by local improvement");
     t->report->time_ns = t->report->timed + t->report->from_cache > 0 ? cost : 0;
-    for (uint32_t i = 0; i < t->graph->n_nodes; i++)
-        picks[i] = t->sites[i].entry ? t->nodes[i].picks[choice[i]] : (struct tune_pick){0};
     return STATUS_OK;
 }
 
@@ -627,8 +704,11 @@ static enum status settle_all(struct tuner *t, struct tune_pick *picks, struct e
         TRY(judge->begin(judge->user, t->graph, t->held, err));
     TRY(ensure_all(t, err));
     for (bool again = true; again;) {
+        uint64_t since = clock_now_ns();
         TRY(settle(t, picks, err));
+        tune_phase_end(t->report, TUNE_CHOOSE, &since);
         TRY(ask_judge(t, picks, &again, err));
+        tune_phase_end(t->report, TUNE_JUDGE, &since);
     }
     return STATUS_OK;
 }
@@ -638,8 +718,10 @@ static enum status settle_all(struct tuner *t, struct tune_pick *picks, struct e
 static enum status tune(struct tuner *t, struct error *err)
 {
     struct tune_pick *picks = NULL;
+    uint64_t since = clock_now_ns();
     TRY(start(t, &picks, err));
     TRY(collect(t, err));
+    tune_phase_end(t->report, TUNE_LIST, &since);
     TRY(tune_fill(t->table, err));
     TRY(settle_all(t, picks, err));
     tune_sites_tell(t->table, t->graph, t->sites, picks);

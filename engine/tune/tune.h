@@ -66,6 +66,7 @@ struct tune_options {
     enum precision precision;
     bool no_timing; /* time nothing: cached times where there are any, else guesses from sizes */
     bool retune;    /* take no times from the cache */
+    bool thorough;  /* try each candidate, however long it takes and however little it promises */
     uint64_t workspace; /* a layer's kernel may need so many bytes of scratch memory; 0: any */
     const struct tune_pins *pins; /* what layers may run on (pin.h); NULL: anything */
     uint32_t min_segment; /* the host runs what would be fewer layers in a row on the device, unless
@@ -82,14 +83,29 @@ struct tune_options {
 
 enum { TUNE_REASONS = 3, TUNE_LINE_MAX = 480 };
 
+/* What the tuner spends its time on. */
+enum tune_phase { TUNE_LIST, TUNE_COMPILE, TUNE_TIME, TUNE_CHOOSE, TUNE_JUDGE, TUNE_PHASES };
+
+struct tune_effort {
+    uint32_t listed;          /* candidates of all distinct nodes */
+    uint32_t compiled;        /* that a backend was asked to compile */
+    uint32_t slow;            /* of these, that took a core more than 10 ms */
+    uint64_t core_ns;         /* all cores together, while they compiled */
+    uint64_t ns[TUNE_PHASES]; /* by phase, by the clock */
+};
+
+/* Adds one to another. */
+void tune_effort_add(struct tune_effort *to, const struct tune_effort *effort);
+
 struct tune_report {
     uint32_t nodes;      /* with a tactic, reformats included */
     uint32_t reformats;  /* put in */
     uint32_t timed;      /* candidates that ran */
     uint32_t disturbed;  /* candidates that ran, but whose times are not believed and not cached */
     uint32_t from_cache; /* candidates whose times the cache had */
-    uint32_t given_up;   /* candidates not tried: hopeless at other batch sizes, or out of time */
-    uint32_t on_host;    /* nodes that the CPU runs in the device's place */
+    uint32_t given_up;   /* candidates not tried: too little promise, or out of time */
+    struct tune_effort effort;
+    uint32_t on_host;                       /* nodes that the CPU runs in the device's place */
     char host[TUNE_REASONS][TUNE_LINE_MAX]; /* which, and why: a line for each reason, or "" */
     uint64_t time_ns; /* sum over the chosen tactics; 0 if nothing was timed */
 };
@@ -117,7 +133,7 @@ void tune_cache_free(struct tune_cache *cache);
 
 /*
  * Times from tuning one model at several batch sizes on one device: a candidate that was slow at
- * two of them need not be compiled for a third. Tune the smallest and the largest batch first.
+ * those beside a size need not be compiled for it. Tune the smallest and the largest batch first.
  * Backends that do not compile have no use for it.
  */
 struct tune_history *tune_history_new(void); /* NULL: no memory */

@@ -39,9 +39,21 @@ static enum status walk(const struct ir_graph *g, struct error *err)
 {
     struct walk_row rows[NODES_MAX];
     struct guard_output outputs[IR_MAX_IO];
-    struct walk w = {
-        .graph = g, .layers = layers, .batch = 2, .seed = 1, .rows = rows, .outputs = outputs};
-    return walk_graph(&w, err);
+    struct value_memory memory;
+    struct walk w = {.graph = g,
+                     .layers = layers,
+                     .batch = 2,
+                     .seed = 1,
+                     .memory = &memory,
+                     .rows = rows,
+                     .outputs = outputs};
+    enum status status = value_memory_init(&memory, g->n_tensors)
+                             ? walk_graph(&w, err)
+                             : error_no_memory(err, "the comparison");
+    if (!status)
+        status = walk_graph(&w, err); /* with what the first has kept */
+    value_memory_deinit(&memory);
+    return status;
 }
 
 static void each_allocation_of_a_comparison(void **state UNUSED)

@@ -6,6 +6,7 @@
 
 #include "base/compiler.h"
 #include "engine/guard/internal.h"
+#include "kernels/cpu/ref.h"
 #include "tests/test.h"
 #include "tests/unit/tune/net.h"
 
@@ -49,6 +50,106 @@ static void values_come_back_from_every_format(void **state UNUSED)
     }
 }
 
+static float noise(uint32_t i)
+{
+    return (float)((int32_t)(i * 2654435761u) >> 8) / (float)(1 << 23);
+}
+
+/* What many threads do in pieces is what the reference kernels do at once. */
+static void large_values_are_done_in_pieces(void **state UNUSED)
+{
+    static const struct {
+        int64_t dim[5];
+        struct ir_format format;
+    } rows[] = {
+        {{70, 33, 13, 17, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_F16, IR_NO_SCALE}},
+        {{3, 40, 56, 56, 0}, {IR_LAYOUT_BLOCKED_16, DTYPE_F32, IR_NO_SCALE}},
+        {{300, 1001, 0}, {IR_LAYOUT_PLAIN, DTYPE_BF16, IR_NO_SCALE}},
+        {{131, 5, 501, 0}, {IR_LAYOUT_PLAIN, DTYPE_I8, 1}},
+    };
+    for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
+        struct ir_graph *g = ir_graph_new();
+        uint32_t id = net_input(g, rows[r].dim);
+        struct ir_format format = rows[r].format;
+        float step[1] = {1.0F / 100};
+        const struct ir_scale scale = {.n = 1, .step = step};
+        format.scale = format.scale ? ir_scale_add(g, &scale) : IR_NO_SCALE;
+        assert_true(ir_tensor_set_format(g, id, format));
+        const struct ir_tensor *t = ir_tensor(g, id);
+        size_t n = value_bytes(t) / sizeof(float);
+        float *values = value_new(t), *back = value_new(t);
+        char *stored = malloc(t->bytes), *want = malloc(t->bytes);
+        for (size_t i = 0; i < n; i++)
+            values[i] = noise((uint32_t)i);
+        const struct tensor_view x = {DTYPE_F32, t->shape, values};
+        const struct tensor_view y = {format.dtype, t->shape, want};
+        const struct tensor_view steps = {DTYPE_F32, {.rank = 1, .dim = {1}}, step};
+        if (format.scale)
+            ref_quantize(0, &x, &steps, NULL, &y);
+        else
+            ref_reformat(IR_LAYOUT_PLAIN, format.layout, &x, &y);
+        assert_true(value_store(g, t, values, stored) && value_load(g, t, stored, back));
+        assert_memory_equal(stored, want, t->bytes);
+        struct value_error sum = {0}, none = {0};
+        assert_true(value_compare(t, back, values, &sum) && value_compare(t, back, back, &none));
+        double difference = 0;
+        for (size_t i = 0; i < n; i++)
+            difference += ((double)back[i] - values[i]) * ((double)back[i] - values[i]);
+        assert_true(fabs(sum.difference - difference) <= 1e-9 * difference);
+        assert_true(value_relative(&sum) < 0.01 && value_relative(&none) == 0);
+        back[n - 1] = NAN; /* in the last piece */
+        sum = (struct value_error){0};
+        assert_true(value_compare(t, back, values, &sum));
+        assert_int_equal(sum.broken, 1);
+        free(values);
+        free(back);
+        free(stored);
+        free(want);
+        ir_graph_free(g);
+    }
+}
+
+static void spare_values_are_used_again(void **state UNUSED)
+{
+    struct value_memory m;
+    struct ir_graph *g = ir_graph_new();
+    uint32_t small = net_input(g, (int64_t[]){2, 3, 0}), large = net_input(g, (int64_t[]){4, 9, 0});
+    assert_true(value_memory_init(&m, g->n_tensors));
+    void *first = value_take(&m, ir_tensor(g, small));
+    value_give(&m, ir_tensor(g, small), first);
+    value_give(&m, ir_tensor(g, large), NULL);
+    void *other = value_take(&m, ir_tensor(g, large));
+    assert_ptr_not_equal(other, first);
+    assert_ptr_equal(value_take(&m, ir_tensor(g, small)), first);
+    assert_int_equal(m.n_spare, 0);
+    value_give(&m, ir_tensor(g, small), first);
+    value_give(&m, ir_tensor(g, large), other);
+    for (int i = 0; i < VALUE_SPARES; i++)
+        value_give(&m, ir_tensor(g, small), value_new(ir_tensor(g, small)));
+    assert_int_equal(m.n_spare, VALUE_SPARES);
+    assert_int_equal(m.spare_bytes, VALUE_SPARES * value_bytes(ir_tensor(g, small)));
+    value_memory_deinit(&m);
+    ir_graph_free(g);
+}
+
+static void values_are_kept_while_there_is_room(void **state UNUSED)
+{
+    struct value_memory m;
+    struct ir_graph *g = ir_graph_new();
+    uint32_t id = net_input(g, (int64_t[]){2, 3, 0});
+    const struct ir_tensor *t = ir_tensor(g, id);
+    assert_true(value_memory_init(&m, g->n_tensors));
+    m.kept_most = value_bytes(t);
+    void *first = value_new(t), *second = value_new(t);
+    value_keep(&m, 0, id, t, first);
+    value_keep(&m, 1, id, t, second);
+    assert_ptr_equal(m.kept[0][id], first);
+    assert_null(m.kept[1][id]);
+    free(second);
+    value_memory_deinit(&m);
+    ir_graph_free(g);
+}
+
 static double error_of(const float *value, const float *wanted, int64_t rows, int64_t columns,
                        struct value_error *sum)
 {
@@ -88,6 +189,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_come_back_from_every_format),
+        cmocka_unit_test(large_values_are_done_in_pieces),
+        cmocka_unit_test(spare_values_are_used_again),
+        cmocka_unit_test(values_are_kept_while_there_is_room),
         cmocka_unit_test(errors_are_relative),
         cmocka_unit_test(rows_agree_by_their_largest_element),
     };

@@ -145,6 +145,40 @@ static void what_is_not_believed_is_not_kept(void **state)
     free(again);
 }
 
+static bool together;
+static unsigned gathered;
+
+static bool gather(struct backend_op *op, struct backend_stream *stream)
+{
+    (void)op, (void)stream;
+    gathered++;
+    return together;
+}
+
+/* Samples are believed only if the op's threads were on processors when they began. */
+static void threads_that_are_apart_are_not_believed(void **state)
+{
+    (void)state;
+    const struct backend *was = device->backend;
+    struct backend table = *was;
+    table.capture_begin = NULL; /* launches by themselves, as on a CPU */
+    table.op_gather = gather;
+    mock_script(device)->told = true;
+    device->backend = &table;
+    for (int i = 0; i < 2; i++) {
+        struct ir_graph *g = ir_graph_new();
+        net_output(g, net_conv(g, net_input(g, (int64_t[]){1, 4, 4, 4, 0}), 4, 1, 1));
+        together = i == 1;
+        gathered = 0;
+        struct tune_report report = tune(g, NULL);
+        assert_true(report.timed > 1);
+        assert_true(gathered >= 3 * report.timed);
+        assert_int_equal(report.disturbed, together ? 0 : report.timed);
+        ir_graph_free(g);
+    }
+    device->backend = was;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +186,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bursts_are_seen_and_waited_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_knowing_samples_must_agree, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_not_believed_is_not_kept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(threads_that_are_apart_are_not_believed, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

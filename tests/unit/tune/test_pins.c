@@ -129,6 +129,19 @@ static void layers_have_the_types_that_they_are_pinned_to(void **state)
             .precision = PRECISION_BF16}}},
          DTYPE_F32,
          DTYPE_BF16},
+        {PRECISION_F16, /* a wish that comes true, however fast fp16 is, */
+         {1, {{.layer = "*", .kind = TUNE_PIN_PRECISION, .what = "fp32", .wishes = true}}},
+         DTYPE_F32,
+         DTYPE_F32},
+        {PRECISION_F32, /* and one that cannot */
+         {1,
+          {{.layer = "*",
+            .kind = TUNE_PIN_PRECISION,
+            .what = "int8",
+            .precision = PRECISION_I8,
+            .wishes = true}}},
+         DTYPE_F32,
+         DTYPE_F32},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

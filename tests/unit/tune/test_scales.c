@@ -128,6 +128,28 @@ static struct ir_graph *tuned_network(struct tune_report *report)
     return g;
 }
 
+/* A build for 8 bits times what stores floats alone no more if another build has. */
+static void floats_are_timed_once_for_all_precisions(void **state UNUSED)
+{
+    struct tune_cache *cache;
+    assert_int_equal(tune_cache_new(device, &cache, NULL), STATUS_OK);
+    struct tune_options options = {
+        .device = device, .precision = PRECISION_F32, .seed = 3, .cache = cache};
+    struct tune_report floats, bytes, alone;
+    struct ir_graph *plain = network(), *ranged = network(), *fresh = tuned_network(&alone);
+    for (uint32_t i = 0; i < plain->n_tensors; i++)
+        ir_tensor(plain, i)->range = IR_NO_SCALE;
+    assert_int_equal(tune_graph(plain, &options, &floats, NULL), STATUS_OK);
+    assert_int_equal(tune_graph(ranged, &options, &bytes, NULL), STATUS_OK);
+    assert_int_equal(bytes.time_ns, alone.time_ns);
+    assert_true(bytes.from_cache >= floats.timed - floats.from_cache);
+    assert_int_equal(bytes.timed + bytes.from_cache, alone.timed);
+    ir_graph_free(plain);
+    ir_graph_free(ranged);
+    ir_graph_free(fresh);
+    tune_cache_free(cache);
+}
+
 static const struct ir_tensor *end(const struct ir_graph *g, uint32_t node, bool output)
 {
     const struct ir_node *n = ir_node(g, node);
@@ -197,6 +219,34 @@ static void bytes_are_not_forced(void **state UNUSED)
     assert_int_equal(tune_graph(g, &options, NULL, NULL), STATUS_OK);
     for (uint32_t i = 0; i < g->n_nodes; i++)
         assert_int_equal(end(g, i, false)->scale, IR_NO_SCALE);
+    ir_graph_free(g);
+}
+
+/* The same costs; but who wishes for 8 bits gets them, and hears what that takes. */
+static void bytes_are_taken_where_they_are_wished(void **state UNUSED)
+{
+    static const struct tune_pins pins = {1,
+                                          {{.layer = "*",
+                                            .kind = TUNE_PIN_PRECISION,
+                                            .what = "int8",
+                                            .said = "pin *=~int8",
+                                            .precision = PRECISION_I8,
+                                            .wishes = true}}};
+    struct tune_options options = {
+        .device = device, .precision = PRECISION_I8, .seed = 3, .pins = &pins};
+    struct tune_report report = {0};
+    struct ir_graph *g = network();
+    struct error err;
+    uint32_t convs = 0;
+    mock_script(device)->cost = little_to_gain;
+    must(tune_graph(g, &options, &report, &err), &err);
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        bool conv = ir_node(g, i)->op == IR_OP_CONV;
+        assert_true(!conv || dtype_size(end(g, i, false)->dtype) == 1);
+        convs += conv;
+    }
+    assert_int_equal(convs, 2);
+    assert_true(report.time_ns >= 4 * 5000 - 2 * 900 && report.time_ns < 100000);
     ir_graph_free(g);
 }
 
@@ -405,6 +455,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_cheapest_way_mixes_bytes_and_floats),
         TEST(bytes_are_not_forced),
+        TEST(floats_are_timed_once_for_all_precisions),
+        TEST(bytes_are_taken_where_they_are_wished),
         TEST(what_has_no_range_is_in_16_bits),
         TEST(a_plan_keeps_scales_and_runs),
         TEST(damaged_scales_are_refused),
