@@ -109,6 +109,11 @@ bool onnx_is_batched(const struct onnx_model *model)
 
 /* --- values --- */
 
+static int64_t value_of(const struct onnx_options *options, const struct onnx_dim *dim)
+{
+    return dim->value == ONNX_INSTANCES ? options->batch : dim->value;
+}
+
 /* The value that the caller gives; -1: none. */
 static int64_t value_given(const struct onnx_options *options, const struct onnx_value_info *input,
                            uint32_t axis)
@@ -116,10 +121,10 @@ static int64_t value_given(const struct onnx_options *options, const struct onnx
     const char *param = input->dims[axis].param;
     for (uint32_t i = 0; i < options->n_dims; i++)
         if (onnx_names_axis(options->dims[i].name, input->name, axis))
-            return options->dims[i].value;
+            return value_of(options, &options->dims[i]);
     for (uint32_t i = 0; param && i < options->n_dims; i++)
         if (!strcmp(options->dims[i].name, param))
-            return options->dims[i].value;
+            return value_of(options, &options->dims[i]);
     return -1;
 }
 

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/import/blocks.h"
+
 enum { FOLD_EAGER_BYTES = 1 << 20, FOLD_WANTED_BYTES = 1 << 26 };
 
 uint32_t emit_begin(struct mapper *m, enum ir_op op, uint32_t n_inputs, const uint32_t *inputs)
@@ -106,7 +108,9 @@ static bool fold_operands(struct mapper *m, struct arena *scratch, const struct 
     }
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         const struct ir_tensor *t = ir_tensor(m->graph, node->outputs[i]);
-        outputs[i] = arena_alloc(m->graph->arena, t->bytes);
+        bool large = m->blocks && t->bytes >= BLOCKS_LEAST;
+        outputs[i] =
+            large ? blocks_take(m->blocks, t->bytes) : arena_alloc(m->graph->arena, t->bytes);
         if (!outputs[i])
             return false;
         m->fold_budget -= t->bytes;
@@ -114,39 +118,57 @@ static bool fold_operands(struct mapper *m, struct arena *scratch, const struct 
     return true;
 }
 
-void emit_fold(struct mapper *m, uint32_t node, bool wanted)
+/* Computes the node. False: it is left as it is, or the import has failed. */
+static bool fold_run(struct mapper *m, const struct ir_node *n, void **outputs)
 {
     const struct ir_evaluator *evaluator = &m->options->evaluator;
     const void *inputs[IR_MAX_INPUTS];
+    struct error err;
+    struct arena *scratch = arena_new(0);
+    if (!scratch || !fold_operands(m, scratch, n, inputs, outputs)) {
+        arena_free(scratch);
+        map_exhausted(m);
+        return false;
+    }
+    enum status status = evaluator->eval(evaluator->user, m->graph, n, inputs, outputs, &err);
+    arena_free(scratch);
+    if (status == STATUS_UNIMPLEMENTED && !m->computes)
+        return false; /* it stays a node: a backend may be able to run it */
+    if (status) {
+        error_prefix(&err, "cannot be computed");
+        map_failed_with(m, status, &err);
+    }
+    return !status;
+}
+
+/* Whether the node's output has the bytes of its input, as they lie. */
+static bool renames(const struct mapper *m, const struct ir_node *n)
+{
+    if (!m->computes || n->n_epilogue || !ir_op_has(n->op, IR_TRAIT_RENAMES))
+        return false;
+    const struct ir_tensor *x = ir_tensor(m->graph, n->inputs[0]);
+    const struct ir_tensor *y = ir_tensor(m->graph, n->outputs[0]);
+    return x->bytes == y->bytes && ir_node_renames(m->graph, n, x->format, y->format);
+}
+
+void emit_fold(struct mapper *m, uint32_t node, bool wanted)
+{
     void *outputs[IR_MAX_OUTPUTS];
     uint32_t made[IR_MAX_OUTPUTS];
-    struct error err;
     const struct ir_node *n = ir_node(m->graph, node);
     if (map_failed(m) || !(m->computes ? must_fold(m, n) : is_foldable(m, n, wanted)))
         return;
     if (!m->computes)
         m->fold_work -= ir_node_work(m->graph, n);
-    struct arena *scratch = arena_new(0);
-    if (!scratch || !fold_operands(m, scratch, n, inputs, outputs)) {
-        arena_free(scratch);
-        map_exhausted(m);
+    const void *same = renames(m, n) ? ir_tensor(m->graph, n->inputs[0])->data : NULL;
+    if (!same && !fold_run(m, n, outputs))
         return;
-    }
-    enum status status = evaluator->eval(evaluator->user, m->graph, n, inputs, outputs, &err);
-    arena_free(scratch);
-    if (status == STATUS_UNIMPLEMENTED && !m->computes)
-        return; /* it stays a node: a backend may be able to run it */
-    if (status) {
-        error_prefix(&err, "cannot be computed");
-        map_failed_with(m, status, &err);
-        return;
-    }
     uint32_t n_made = n->n_outputs, range = ir_range_follows(m->graph, n);
     memcpy(made, n->outputs, sizeof(made));
     ir_tensor(m->graph, made[0])->range = range;
     ir_node_remove(m->graph, node);
     for (uint32_t i = 0; i < n_made; i++)
-        ir_tensor(m->graph, made[i])->data = outputs[i];
+        ir_tensor(m->graph, made[i])->data = same ? same : outputs[i];
 }
 
 void emit_end_all(struct mapper *m, uint32_t node, uint32_t n, uint32_t *outputs)
@@ -328,6 +350,20 @@ void *emit_room(struct mapper *m, const struct shape *shape, enum dtype dtype)
         room = arena_alloc(m->graph->arena, bytes);
     else if (m->computes)
         map_spent(m);
+    if (!room)
+        map_exhausted(m);
+    else
+        m->fold_budget -= bytes;
+    return room;
+}
+
+void *emit_brief_room(struct mapper *m, const struct shape *shape, enum dtype dtype)
+{
+    size_t bytes;
+    if (map_failed(m) || !m->blocks || !shape_bytes(shape, dtype, &bytes) || bytes < BLOCKS_LEAST ||
+        bytes > m->fold_budget)
+        return emit_room(m, shape, dtype);
+    void *room = blocks_take(m->blocks, bytes);
     if (!room)
         map_exhausted(m);
     else

@@ -3,11 +3,13 @@
  * Walks over the file's graph: inputs with their symbols bound, initializers, nodes (in order.c's
  * order), outputs.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/names.h"
+#include "engine/import/blocks.h"
 #include "engine/import/dims.h"
 #include "engine/import/late.h"
 #include "engine/import/map.h"
@@ -51,8 +53,10 @@ static void bound_shape(struct mapper *m, const struct onnx_value_info *input, u
 
 static void value_missing(struct mapper *m, const struct onnx_value_info *input, uint32_t d)
 {
-    const char *param = input->dims[d].param;
-    if (param)
+    const char *param = input->dims[d].param, *letter = param;
+    while (letter && *letter && !isalnum((unsigned char)*letter))
+        letter++; /* several dimensions may be called "?" */
+    if (letter && *letter)
         map_invalid(m,
                     "input '%s': dimension %u ('%s') needs a value: give --dim %s=N, or several "
                     "by --shape",
@@ -316,9 +320,12 @@ static void import_nodes(struct mapper *m, const struct onnx_graph *graph)
     if (opset_of(m->model, "") > MAP_OPSET_LAST)
         map_refuse(m, "opset %lld, the newest that is known is %d",
                    (long long)opset_of(m->model, ""), MAP_OPSET_LAST);
-    for (uint32_t i = 0; i < graph->n_nodes && !map_failed(m); i++)
+    for (uint32_t i = 0; i < graph->n_nodes && !map_failed(m); i++) {
         if (!m->survey || !survey_lacks(m, &graph->nodes[i]))
             import_node(m, &graph->nodes[i], i);
+        if (graph == &m->model->graph)
+            map_node_done(m, &graph->nodes[i]);
+    }
     if (!map_failed(m))
         m->node = NULL;
 }
@@ -397,7 +404,7 @@ void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
     }
     m->scope = &scope;
     import_body(m, graph, inputs, outputs);
-    map_scope_free(&scope);
+    map_scope_free(m, &scope);
     m->scope = scope.outer;
     m->node = node;
     m->row = row;
@@ -531,7 +538,7 @@ enum status map_import(struct onnx_model *model, const struct onnx_options *opti
     import_graph(&m);
     if (survey)
         survey->n_late = late.n;
-    map_scope_free(&names);
+    map_scope_free(&m, &names);
     map_set_free(&late.names);
     free(late.nodes);
     map_tables_free(&m);
@@ -549,6 +556,21 @@ enum status map_import(struct onnx_model *model, const struct onnx_options *opti
 }
 
 /* --- computing --- */
+
+struct onnx_memory *onnx_memory_new(void)
+{
+    return (struct onnx_memory *)blocks_new();
+}
+
+void onnx_memory_free(struct onnx_memory *memory)
+{
+    blocks_free((struct blocks *)memory);
+}
+
+void onnx_memory_rest(struct onnx_memory *memory)
+{
+    blocks_rest((struct blocks *)memory);
+}
 
 static const void *const no_bytes = "";
 
@@ -593,6 +615,7 @@ enum status onnx_compute(struct onnx_model *model, const struct onnx_computing *
                        .fold_budget = how->memory_max,
                        .fold_work = UINT64_MAX,
                        .computes = true,
+                       .blocks = (struct blocks *)how->memory,
                        .err = &why};
     if (!m.graph)
         return error_no_memory(err, "a graph");
@@ -603,7 +626,7 @@ enum status onnx_compute(struct onnx_model *model, const struct onnx_computing *
     bind_known(&m, how->inputs);
     import_nodes(&m, &model->graph);
     take_known(&m, outputs);
-    map_scope_free(&names);
+    map_scope_free(&m, &names);
     map_tables_free(&m);
     if (m.status)
         return error_copy(err, &why);

@@ -8,12 +8,14 @@
 
 #define HASH_FUNCTION(key, len, hash) ((hash) = hash_fnv1a((key), (len)))
 #include "base/hash.h"
+#include "engine/import/blocks.h"
 #include "engine/import/value.h"
 
 struct value {
     const char *name;
-    uint32_t tensor;
-    int32_t narrow; /* the ONNX type of a constant that was unpacked (narrow.c), or 0 */
+    uint32_t tensor; /* in `used`: how many readers are still to come */
+    int32_t narrow;  /* the ONNX type of a constant that was unpacked (narrow.c), or 0 */
+    bool held;       /* the value lies in a block, which it keeps */
     UT_hash_handle hh;
 };
 
@@ -87,21 +89,22 @@ void map_failed_with(struct mapper *m, enum status status, const struct error *e
 
 /* --- names --- */
 
-static bool table_add(struct mapper *m, struct value **table, const char *name, uint32_t tensor)
+static struct value *table_add(struct mapper *m, struct value **table, const char *name,
+                               uint32_t tensor)
 {
     struct value *value = malloc(sizeof(*value));
     if (!value) {
         map_exhausted(m);
-        return false;
+        return NULL;
     }
     *value = (struct value){.name = name, .tensor = tensor};
     HASH_ADD_KEYPTR(hh, *table, value->name, strlen(value->name), value);
     if (!HASH_ADDED(value)) {
         free(value);
         map_exhausted(m);
-        return false;
+        return NULL;
     }
-    return true;
+    return value;
 }
 
 static struct value *find(const struct mapper *m, const char *name)
@@ -125,7 +128,17 @@ bool map_value_add(struct mapper *m, const char *name, uint32_t tensor)
     HASH_FIND_STR(m->scope->values, name, value);
     if (value)
         map_invalid(m, "the name '%s' is given twice", name);
-    return !map_failed(m) && table_add(m, &m->scope->values, name, tensor);
+    value = map_failed(m) ? NULL : table_add(m, &m->scope->values, name, tensor);
+    if (value && m->blocks)
+        value->held = blocks_hold(m->blocks, ir_tensor(m->graph, tensor)->data);
+    return value;
+}
+
+static void release(struct mapper *m, struct value *value)
+{
+    if (value->held)
+        blocks_drop(m->blocks, ir_tensor(m->graph, value->tensor)->data);
+    value->held = false;
 }
 
 void map_value_narrow(struct mapper *m, const char *name, int32_t type)
@@ -155,7 +168,51 @@ bool map_set_add(struct mapper *m, struct value **set, const char *name)
 
 bool map_use_add(struct mapper *m, const char *name)
 {
-    return map_set_add(m, &m->used, name);
+    struct value *value;
+    HASH_FIND_STR(m->used, name, value);
+    if (value)
+        value->tensor++;
+    return value || table_add(m, &m->used, name, 1);
+}
+
+/* A reader is done; the value of a name that has no other goes. */
+static void use_done(struct mapper *m, const char *name)
+{
+    struct value *use, *value = NULL;
+    HASH_FIND_STR(m->used, name, use);
+    if (!use || !use->tensor || --use->tensor)
+        return;
+    HASH_FIND_STR(m->scope->values, name, value);
+    if (value)
+        release(m, value);
+}
+
+static void uses_done(struct mapper *m, const struct onnx_node *node)
+{
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        use_done(m, node->inputs[i]);
+    for (uint32_t i = 0; i < node->n_attrs; i++) {
+        const struct onnx_graph *graph = node->attrs[i].graph;
+        for (uint32_t k = 0; graph && k < graph->n_nodes; k++)
+            uses_done(m, &graph->nodes[k]);
+        for (uint32_t k = 0; graph && k < graph->n_outputs; k++)
+            use_done(m, graph->outputs[k].name);
+    }
+}
+
+void map_node_done(struct mapper *m, const struct onnx_node *node)
+{
+    if (!m->blocks || map_failed(m))
+        return;
+    uses_done(m, node);
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        struct value *use, *value;
+        HASH_FIND_STR(m->used, node->outputs[i], use);
+        HASH_FIND_STR(m->scope->values, node->outputs[i], value);
+        if (value && !use)
+            release(m, value);
+    }
+    m->fold_budget += blocks_sweep(m->blocks);
 }
 
 static void table_free(struct value **table)
@@ -173,8 +230,13 @@ void map_set_free(struct value **set)
     table_free(set);
 }
 
-void map_scope_free(struct scope *scope)
+void map_scope_free(struct mapper *m, struct scope *scope)
 {
+    struct value *value, *next;
+    HASH_ITER(hh, scope->values, value, next)
+    {
+        release(m, value);
+    }
     table_free(&scope->values);
 }
 

@@ -56,9 +56,10 @@ bool map_domain_known(const char *domain); /* some row is of this domain */
 const struct map_op *map_op_find(const char *domain, const char *op, int64_t opset,
                                  const struct map_op **other_opset);
 
-struct late;  /* late.h */
-struct value; /* a name of the file and its tensor; map.c */
-struct bytes; /* a tensor of the file and the constant it has become; map.c */
+struct blocks; /* blocks.h */
+struct late;   /* late.h */
+struct value;  /* a name of the file and its tensor; map.c */
+struct bytes;  /* a tensor of the file and the constant it has become; map.c */
 
 /* The names of a graph. Names of the graphs around it can be seen too, unless the graph hides
  * them. */
@@ -85,10 +86,11 @@ struct mapper {
     int64_t opset;
     const char *label; /* the node's name, or one made for it */
     uint32_t n_emitted;
-    struct late *late; /* nodes may be left to a tail (late.h); NULL: they may not */
-    bool unknown;      /* the failure at hand is that only a request knows some value */
-    bool computes;     /* all operands are known, and every node is evaluated (compute.c) */
-    uint64_t steps;    /* the sum of the steps that map_sequence was told */
+    struct late *late;     /* nodes may be left to a tail (late.h); NULL: they may not */
+    bool unknown;          /* the failure at hand is that only a request knows some value */
+    bool computes;         /* all operands are known, and every node is evaluated */
+    struct blocks *blocks; /* where larger results of that go (blocks.h); NULL: into the graph */
+    uint64_t steps;        /* the sum of the steps that map_sequence was told */
     struct onnx_survey *survey; /* NULL: the first failure ends the import */
     enum status status;
     struct error *err;
@@ -193,6 +195,8 @@ uint32_t emit_strided(struct mapper *m, uint32_t x, uint32_t axis, int64_t step)
 
 /* --- constants; their data lies in the graph's arena --- */
 void *emit_room(struct mapper *m, const struct shape *shape, enum dtype dtype); /* or NULL */
+/* The same for what a node gives under its names alone; its bytes mean nothing yet. */
+void *emit_brief_room(struct mapper *m, const struct shape *shape, enum dtype dtype);
 uint32_t emit_constant(struct mapper *m, enum dtype dtype, const struct shape *shape,
                        const void *data);
 uint32_t emit_scalar(struct mapper *m, enum dtype dtype, double value);      /* rank 0 */
@@ -230,12 +234,14 @@ bool map_value_add(struct mapper *m, const char *name, uint32_t tensor); /* fals
 /* Notes that the value has this narrow type (tensor.h) and is held in a wider one. */
 void map_value_narrow(struct mapper *m, const char *name, int32_t type);
 int32_t map_in_narrow(const struct mapper *m, uint32_t i); /* the narrow type of input i, or 0 */
-bool map_use_add(struct mapper *m, const char *name);
+bool map_use_add(struct mapper *m, const char *name);      /* one more reader */
 /* A set of names, which must outlive it; NULL is the empty one. False: failed. */
 bool map_set_add(struct mapper *m, struct value **set, const char *name);
 bool map_set_has(struct value *set, const char *name);
 void map_set_free(struct value **set);
-void map_scope_free(struct scope *scope);
+void map_scope_free(struct mapper *m, struct scope *scope);
+/* What comes behind a node of the model's graph: values that nothing reads any more may go. */
+void map_node_done(struct mapper *m, const struct onnx_node *node);
 void map_tables_free(struct mapper *m);
 /* The constant that a tensor of an inner graph has already become; IR_NONE: none yet. */
 uint32_t map_shared_find(const struct mapper *m, const struct onnx_tensor *tensor);

@@ -23,9 +23,11 @@ struct ir_evaluator {
     void *user;
 };
 
+#define ONNX_INSTANCES INT64_MIN /* a dimension that has as many as `batch` says */
+
 struct onnx_dim {
     const char *name; /* the dim_param in the file, or INPUT:AXIS, which goes before */
-    int64_t value;
+    int64_t value;    /* or ONNX_INSTANCES */
 };
 
 /*
@@ -145,17 +147,27 @@ const char *onnx_tail_output_name(const struct onnx_model *tail, uint32_t index,
  * operands' shapes and values are there. Any number of threads may do so at once.
  *
  * `inputs` has a view for each input of the model. `outputs` gets a view for each of its outputs;
- * their bytes are good until *memory, which the caller frees, or until the inputs' are gone.
+ * their bytes are good until *graph, which the caller frees, the inputs', or those of `memory` are
+ * gone.
  * RESOURCE_EXHAUSTED: more than `memory_max` bytes are needed, or too many steps. OUT_OF_RANGE,
  * INVALID_ARGUMENT and others: a node fails for these values.
  */
 struct onnx_computing {
     const struct tensor_view *inputs;
     struct ir_evaluator evaluator;
-    size_t memory_max;
+    struct onnx_memory
+        *memory;       /* of the caller, who uses it for one computation at a time; or NULL */
+    size_t memory_max; /* bytes of all values that are there at a time */
 };
 enum status onnx_compute(struct onnx_model *model, const struct onnx_computing *how,
-                         struct tensor_view *outputs, struct ir_graph **memory, struct error *err);
+                         struct tensor_view *outputs, struct ir_graph **graph, struct error *err);
+
+/* Memory that one computation leaves to the next. onnx_memory_rest comes behind each, also behind
+ * one that failed. */
+struct onnx_memory;
+struct onnx_memory *onnx_memory_new(void); /* NULL: there is none */
+void onnx_memory_free(struct onnx_memory *memory);
+void onnx_memory_rest(struct onnx_memory *memory);
 
 /* --- what a model is and takes, without building it --- */
 

@@ -93,7 +93,7 @@ void map_compress(struct mapper *m)
     struct shape shape = {.rank = 1};
     for (size_t i = 0; i < n; i++)
         shape.dim[0] += map_element_int(condition, i) != 0;
-    int64_t *indices = emit_room(m, &shape, DTYPE_I64);
+    int64_t *indices = emit_brief_room(m, &shape, DTYPE_I64);
     if (!indices)
         return;
     for (size_t i = 0, k = 0; i < n; i++) {
@@ -103,31 +103,72 @@ void map_compress(struct mapper *m)
     map_out(m, 0, emit_gather(m, x, emit_constant(m, DTYPE_I64, &shape, indices), axis));
 }
 
+/* Counts the elements that are not zero, or, with `most` above 0, puts the places of the first
+ * `most` of them into `to`, in rising order. Of integers and floats alike, some bit is set then,
+ * but the sign's. No branch depends on an element: which of them are set is anybody's guess. */
+static size_t find_set(const struct ir_tensor *x, size_t n, int64_t *to, size_t most)
+{
+    const char *at = x->data;
+    size_t size = dtype_size(x->dtype), found = 0, i = 0;
+    bool has_sign = dtype_is_float(x->dtype) || x->dtype == DTYPE_F8;
+    uint64_t mask = UINT64_MAX >> (64 - 8 * size) >> has_sign;
+#define FIND(type)                                                                                 \
+    for (type v; i < n && (!most || found < most); i++) {                                          \
+        memcpy(&v, at + i * sizeof(v), sizeof(v));                                                 \
+        if (most)                                                                                  \
+            to[found] = (int64_t)i;                                                                \
+        found += (v & mask) != 0;                                                                  \
+    }
+    switch (size) {
+    case 1:
+        FIND(uint8_t);
+        break;
+    case 2:
+        FIND(uint16_t);
+        break;
+    case 4:
+        FIND(uint32_t);
+        break;
+    default:
+        FIND(uint64_t);
+        break;
+    }
+#undef FIND
+    return found;
+}
+
+/* Turns the n places that stand in the last row of `to`, in rising order, into indices: a row for
+ * each dimension. */
+static void place_indices(const struct shape *shape, size_t n, int64_t *to)
+{
+    for (uint32_t d = shape->rank; d-- > 1;) {
+        int64_t *above = to + (d - 1) * n, *own = to + d * n, dim = shape->dim[d];
+        int64_t whole = 0,
+                begin = 0; /* place = whole * dim + what is left, and begin = whole * dim */
+        for (size_t k = 0; k < n; k++) {
+            for (; own[k] >= begin + dim; begin += dim)
+                whole++;
+            own[k] -= begin;
+            above[k] = whole;
+        }
+    }
+}
+
 /* Takes a known operand only, because the number of results is the shape of the output. */
 void map_non_zero(struct mapper *m)
 {
     const struct ir_tensor *x = map_known(m, map_in(m, 0));
-    size_t n, found = 0;
-    int64_t strides[SHAPE_MAX_RANK];
+    size_t n;
     if (!x || !shape_elements(&x->shape, &n))
         return;
-    for (size_t i = 0; i < n; i++)
-        found += map_element(x, i) != 0;
+    size_t found = find_set(x, n, NULL, 0);
     struct shape in = x->shape, out = {.rank = 2, .dim = {in.rank, (int64_t)found}};
-    const void *data = x->data;
-    enum dtype dtype = x->dtype;
-    int64_t *to = emit_room(m, &out, DTYPE_I64);
+    int64_t *to = emit_brief_room(m, &out, DTYPE_I64);
     if (!to)
         return;
-    if (n)
-        shape_strides(&in, strides);
-    struct ir_tensor copy = {.dtype = dtype, .data = data};
-    for (size_t i = 0, k = 0; i < n; i++) {
-        if (map_element(&copy, i) == 0)
-            continue;
-        for (uint32_t d = 0; d < in.rank; d++)
-            to[d * found + k] = (int64_t)i / strides[d] % in.dim[d];
-        k++;
+    if (found && in.rank) {
+        find_set(x, n, to + (in.rank - 1) * found, found);
+        place_indices(&in, found, to);
     }
     map_out(m, 0, emit_constant(m, DTYPE_I64, &out, to));
 }

@@ -68,12 +68,14 @@ static uint32_t read_mask(struct mapper *m, uint32_t mask, const struct attentio
         mask = emit_slice(m, emit_slice(m, mask, 2, past, past + n_q), 3, 0, n_k);
         return mask_of_numbers(m, mask, dtype);
     }
+    if (shape.rank < 2 || shape.rank > 3) {
+        map_refuse(m, "a mask of rank %u", shape.rank);
+        return IR_NONE;
+    }
     out.dim[0] = shape.dim[0];
     out.dim[1] = 1;
     out.dim[2] = shape.rank == 3 ? shape.dim[1] : 1;
     out.dim[3] = shape.dim[shape.rank - 1];
-    if (shape.rank < 2 || shape.rank > 3)
-        map_refuse(m, "a mask of rank %u", shape.rank);
     return mask_of_numbers(m, emit_reshape(m, mask, &out), dtype);
 }
 

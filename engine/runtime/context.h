@@ -21,7 +21,7 @@
 #include "engine/runtime/internal.h"
 #include "engine/runtime/layer_times.h"
 #include "engine/runtime/layer_values.h"
-#include "engine/runtime/tail_eval.h"
+#include "engine/runtime/tail_kernels.h"
 
 /* The launch of one layer. */
 struct step {
@@ -48,6 +48,7 @@ struct patch {
     void **slot;
     uint32_t index;
     bool output;
+    size_t at; /* how far into the input or output it points */
 };
 
 struct profile_input {
@@ -113,13 +114,15 @@ struct context {
     struct layer_values *values; /* NULL: nobody looks */
     uint32_t half_step; /* while a whole profile is captured: the step in the middle of its time */
     char *tail_input;   /* MEMORY_PINNED: what the layers make for the tail; or NULL */
-    struct tail_evaluator tail;     /* computes the tail's nodes; its stream NULL: there are none */
-    struct engine_results *results; /* of the tail that ran last; NULL: taken */
-    struct profile *running;        /* between enqueue and wait */
-    struct engine_batch batch;      /* what runs; never without requests */
-    struct engine_request lone;     /* the only one, if the caller named none */
-    char *output;                   /* where its outputs go; or NULL */
-    const struct profile *last;     /* of the batch that ended last, if it did not fail; or NULL */
+    struct backend_stream *tail_stream; /* a CPU's; NULL: there is no tail */
+    struct tail_kernels *tail_kernels;
+    struct onnx_memory *tail_memory; /* of its values; NULL: there is no tail */
+    struct engine_results *results;  /* of the tail that ran last; NULL: taken */
+    struct profile *running;         /* between enqueue and wait */
+    struct engine_batch batch;       /* what runs; never without requests */
+    struct engine_request lone;      /* the only one, if the caller named none */
+    char *output;                    /* where its outputs go; or NULL */
+    const struct profile *last;      /* of the batch that ended last, if it did not fail; or NULL */
 };
 
 static inline void *context_take(struct context *ctx, size_t count, size_t size)

@@ -10,8 +10,10 @@
  * the plan was read.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/memory.h"
 
@@ -20,7 +22,8 @@ struct making {
     struct context *ctx;
     struct profile *p;
     const struct ir_graph *graph;
-    unsigned char *where; /* by root: a bit for each side that has its bytes by now; or NULL */
+    unsigned char *where; /* by tensor: a bit for each side that has its bytes by now; or NULL */
+    struct backend_copy *copies; /* of the part that is being made, before it has memory for them */
 };
 
 /* --- addresses --- */
@@ -52,35 +55,53 @@ static void *address(const struct making *m, const struct ir_tensor *t, int side
     return NULL;
 }
 
+/* Writes the tensor's address on one side to *slot, and returns its root. *at: where it begins. */
+static const struct ir_tensor *locate(const struct making *m, uint32_t tensor, int side,
+                                      void **slot, uint64_t *at)
+{
+    const struct ir_tensor *t = ir_tensor(m->graph, plan_tensor_at(m->graph, tensor, at));
+    *slot = (char *)address(m, t, side) + *at;
+    return t;
+}
+
 /* Writes the tensor's address to *slot, and remembers the slot if the address may change. */
 static void bind(const struct making *m, uint32_t tensor, int side, void **slot)
 {
-    const struct ir_tensor *t = ir_tensor(m->graph, plan_tensor_root(m->graph, tensor));
-    *slot = address(m, t, side);
+    uint64_t at;
+    const struct ir_tensor *t = locate(m, tensor, side, slot, &at);
     if (t->place == IR_PLACE_INPUT)
         m->p->inputs[t->offset].used[side] = true;
     if (context_in_place(m->ctx) && (t->place == IR_PLACE_INPUT || t->place == IR_PLACE_OUTPUT))
         m->p->patches[m->p->n_patches++] =
-            (struct patch){slot, (uint32_t)t->offset, t->place == IR_PLACE_OUTPUT};
+            (struct patch){slot, (uint32_t)t->offset, t->place == IR_PLACE_OUTPUT, at};
 }
 
 /* --- parts --- */
 
 /* A tensor that the part reads and the other side made crosses once, before the first part that
- * reads it. */
+ * reads it. An alias has the bytes of what its node reads: each of these tensors crosses for
+ * itself, since they may have been made on different sides. plan_check has seen that nodes that
+ * are aliases form no long rows. */
 static void cross(struct making *m, struct part *part, uint32_t tensor)
 {
-    uint32_t root = plan_tensor_root(m->graph, tensor);
-    const struct ir_tensor *t = ir_tensor(m->graph, root);
-    if (t->producer == IR_NONE || !t->bytes)
+    const struct ir_tensor *t = ir_tensor(m->graph, tensor);
+    if (t->producer == IR_NONE || !t->bytes || m->where[tensor] >> part->side & 1)
         return; /* both sides have constants and the gathered inputs */
-    if (!m->where[root])
-        m->where[root] = (unsigned char)(1 << side_of(m, t->producer));
-    if (m->where[root] >> part->side & 1)
+    const struct ir_node *node = ir_node(m->graph, t->producer);
+    bool alias = plan_node_is_alias(m->graph, node);
+    if (!m->where[tensor] && !alias)
+        m->where[tensor] = (unsigned char)(1 << side_of(m, t->producer));
+    bool there = m->where[tensor] >> part->side & 1;
+    m->where[tensor] |= (unsigned char)(1 << part->side);
+    for (uint32_t i = 0; alias && i < node->n_inputs; i++)
+        cross(m, part, node->inputs[i]);
+    if (alias || there)
         return;
-    m->where[root] |= (unsigned char)(1 << part->side);
-    part->copies[part->n_copies++] = (struct backend_copy){
-        address(m, t, part->side), address(m, t, SIDE_HOST + SIDE_DEVICE - part->side), t->bytes};
+    void *to, *from;
+    uint64_t at;
+    locate(m, tensor, part->side, &to, &at);
+    locate(m, tensor, SIDE_HOST + SIDE_DEVICE - part->side, &from, &at);
+    m->copies[part->n_copies++] = (struct backend_copy){to, from, t->bytes};
 }
 
 static bool has_scale(const struct ir_graph *graph, const struct ir_node *node)
@@ -134,14 +155,17 @@ static enum status make_step(struct making *m, struct part *part, const struct i
     return STATUS_OK;
 }
 
-/* How many inputs the nodes of a part that begins at `first` have: as many copies at most. */
-static size_t count_inputs(const struct making *m, uint32_t first)
+/* The copies of a part are known: they move to the context's memory. */
+static enum status end_part(struct making *m, struct error *err)
 {
-    size_t n = 0;
-    int side = side_of(m, first);
-    for (uint32_t i = first; i < m->graph->n_nodes && side_of(m, i) == side; i++)
-        n += ir_node(m->graph, i)->n_inputs;
-    return n;
+    struct part *part = m->p->n_parts ? &m->p->parts[m->p->n_parts - 1] : NULL;
+    if (!part || !part->n_copies)
+        return STATUS_OK;
+    part->copies = context_take(m->ctx, part->n_copies, sizeof(*part->copies));
+    if (!part->copies)
+        return error_no_memory(err, "a context");
+    memcpy(part->copies, m->copies, part->n_copies * sizeof(*part->copies));
+    return STATUS_OK;
 }
 
 /* The part that the node belongs to: the last one, or a new one. */
@@ -150,12 +174,8 @@ static enum status find_part(struct making *m, uint32_t node, struct part **out,
     struct profile *p = m->p;
     int side = side_of(m, node);
     if (p->n_parts == 0 || p->parts[p->n_parts - 1].side != side) {
-        struct part *part = &p->parts[p->n_parts];
-        *part = (struct part){.side = side, .first = p->n_steps};
-        if (m->where &&
-            !(part->copies = context_take(m->ctx, count_inputs(m, node), sizeof(*part->copies))))
-            return error_no_memory(err, "a context");
-        p->n_parts++;
+        TRY(end_part(m, err));
+        p->parts[p->n_parts++] = (struct part){.side = side, .first = p->n_steps};
     }
     *out = &p->parts[p->n_parts - 1];
     return STATUS_OK;
@@ -171,7 +191,16 @@ static enum status make_steps(struct making *m, struct error *err)
         TRY(find_part(m, i, &part, err));
         TRY(make_step(m, part, node, err));
     }
-    return STATUS_OK;
+    return end_part(m, err);
+}
+
+/* The side that writes a root; parts of an output that is joined in place all come from one. */
+static int side_made(const struct making *m, uint32_t root)
+{
+    const struct ir_tensor *t = ir_tensor(m->graph, root);
+    while (t->producer != IR_NONE && plan_node_is_alias(m->graph, ir_node(m->graph, t->producer)))
+        t = ir_tensor(m->graph, ir_node(m->graph, t->producer)->inputs[0]);
+    return t->producer == IR_NONE ? SIDE_DEVICE : side_of(m, t->producer);
 }
 
 /* Finds where the outputs' bytes are after the launches. */
@@ -179,8 +208,7 @@ static void find_outputs(struct making *m)
 {
     for (uint32_t i = 0; i < m->graph->n_outputs; i++) {
         uint32_t root = plan_tensor_root(m->graph, m->graph->outputs[i]);
-        uint32_t producer = ir_tensor(m->graph, root)->producer;
-        int side = producer == IR_NONE ? SIDE_DEVICE : side_of(m, producer);
+        int side = side_made(m, root);
         bind(m, root, side, &m->p->outputs[i].made);
         m->p->outputs[i].on_host = side == SIDE_HOST;
     }
@@ -223,20 +251,21 @@ static enum status make_profile(struct context *ctx, uint32_t index, struct erro
 {
     struct engine *engine = ctx->engine;
     struct profile *p = &ctx->profiles[index];
+    CLEANUP(cleanup_free) unsigned char *where = NULL;
     struct making m = {.ctx = ctx, .p = p, .graph = engine->plan->profiles[index].graph};
     p->info = &engine->profiles[index];
     p->in = engine_point_inputs(&engine->info, p->info->point);
     p->out = engine_point_outputs(&engine->info, p->info->point);
+    CLEANUP(cleanup_free) struct backend_copy *copies = NULL;
     if (!take_arrays(ctx, p, m.graph) ||
-        (engine->host && !(m.where = calloc(m.graph->n_tensors, sizeof(*m.where)))))
+        (engine->host && (!(m.where = where = calloc(m.graph->n_tensors, sizeof(*where))) ||
+                          !(m.copies = copies = calloc(m.graph->n_tensors, sizeof(*copies))))))
         return error_no_memory(err, "a context");
     place_io(ctx, p, &engine->layouts[index]);
     engine_compile(engine, index);
-    enum status status = make_steps(&m, err);
-    if (!status)
-        find_outputs(&m);
-    free(m.where);
-    return status;
+    TRY(make_steps(&m, err));
+    find_outputs(&m);
+    return STATUS_OK;
 }
 
 /* --- warm-up and capture --- */

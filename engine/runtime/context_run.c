@@ -81,7 +81,8 @@ static void patch(struct profile *p)
 {
     for (uint32_t i = 0; i < p->n_patches; i++) {
         const struct patch *patch = &p->patches[i];
-        *patch->slot = patch->output ? p->outputs[patch->index].now : p->inputs[patch->index].now;
+        char *base = patch->output ? p->outputs[patch->index].now : p->inputs[patch->index].now;
+        *patch->slot = base + patch->at;
     }
 }
 

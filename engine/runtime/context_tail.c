@@ -11,6 +11,7 @@
 #include "engine/import/onnx.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/memory.h"
+#include "engine/runtime/tail_eval.h"
 
 enum { TAIL_BYTES = 1 << 30 /* where nobody sets a limit */ };
 
@@ -30,14 +31,21 @@ enum status context_tail_new(struct context *ctx, struct error *err)
         size = MAX(size, ctx->engine->profiles[i].out_bytes);
     TRY(memory_alloc(ctx->lane->device, MEMORY_PINNED, size, "tail", &buffer, err));
     ctx->tail_input = buffer;
-    ctx->tail.device = ctx->engine->tail_device;
-    return ctx->tail.device->backend->stream_new(ctx->tail.device, &ctx->tail.stream, err);
+    ctx->tail_memory = onnx_memory_new();
+    if (!ctx->tail_memory)
+        return error_no_memory(err, "a tail");
+    struct device *device = ctx->engine->tail_device;
+    TRY(device->backend->stream_new(device, &ctx->tail_stream, err));
+    ctx->tail_kernels = tail_kernels_new(device, ctx->tail_stream);
+    return ctx->tail_kernels ? STATUS_OK : error_no_memory(err, "a tail");
 }
 
 void context_tail_free(struct context *ctx)
 {
-    if (ctx->tail.stream)
-        ctx->tail.device->backend->stream_free(ctx->tail.stream);
+    tail_kernels_free(ctx->tail_kernels);
+    if (ctx->tail_stream)
+        ctx->engine->tail_device->backend->stream_free(ctx->tail_stream);
+    onnx_memory_free(ctx->tail_memory);
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->tail_input);
     free(ctx->results);
 }
@@ -72,6 +80,11 @@ static enum status pack(const struct tensor_view *views, uint32_t n, size_t most
     return STATUS_OK;
 }
 
+static void rest(struct onnx_memory **memory)
+{
+    onnx_memory_rest(*memory);
+}
+
 enum status context_tail_run(struct context *ctx, const struct profile *p, struct error *err)
 {
     const struct engine *engine = ctx->engine;
@@ -80,12 +93,14 @@ enum status context_tail_run(struct context *ctx, const struct profile *p, struc
     for (uint32_t i = 0; i < graph->n_outputs; i++)
         inputs[i] = (struct tensor_view){ir_tensor(graph, graph->outputs[i])->dtype,
                                          p->info->out[i], ctx->tail_input + p->info->out_offset[i]};
+    CLEANUP(rest) struct onnx_memory *memory = ctx->tail_memory;
     const struct onnx_computing how = {.inputs = inputs,
-                                       .evaluator = {.eval = tail_eval, .user = &ctx->tail},
+                                       .evaluator = {.eval = tail_eval, .user = ctx->tail_kernels},
+                                       .memory = memory,
                                        .memory_max = memory_max(ctx)};
-    CLEANUP(ir_graph_cleanup) struct ir_graph *memory = NULL;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *computed = NULL;
     struct error why;
-    if (onnx_compute(engine->tails[p->info - engine->profiles], &how, outputs, &memory, &why))
+    if (onnx_compute(engine->tails[p->info - engine->profiles], &how, outputs, &computed, &why))
         return why.cause == CAUSE_RESOURCE_EXHAUSTED
                    ? error_cause(err, CAUSE_TAIL_OVER_LIMIT, "%s", why.text)
                    : error_copy(err, &why);
