@@ -55,7 +55,8 @@ bool cuda_attention_read(const struct ir_graph *graph, const struct ir_node *nod
         !heads_view(k, dtype, kv, at.packed ? all : kv, &at.k) ||
         !heads_view(v, dtype, kv, at.packed ? all : kv, &at.v) ||
         !heads_view(ir_tensor(graph, node->outputs[0]), dtype, heads, heads, &at.y) ||
-        !mask_view(cuda_input(graph, node, 3), dtype, &at))
+        !mask_view(cuda_input(graph, node, 3), dtype, &at) ||
+        !own_stored_output(graph, node, &at.y))
         return false;
     uint64_t head = (uint64_t)at.q.dim[3] * dtype_size((enum dtype)at.q.dtype);
     at.k_offset = (uint64_t)heads * head;

@@ -20,7 +20,8 @@ struct cuda_attention {
 };
 
 /* Reads the node as a tactic of `dtype` would see it; NONE: with the types that its tensors have.
- * False: the node has an epilogue, or a tensor without strides. */
+ * Y may be stored in 8 bits by a scale; its view has the step then. False: the node has an
+ * epilogue, a tensor without strides, or another one with a scale. */
 bool cuda_attention_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                          struct cuda_attention *out);
 

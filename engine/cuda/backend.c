@@ -6,8 +6,8 @@
 
 const struct backend backend_cuda = {
     .abi = BACKEND_ABI,
-    .features = BACKEND_ATTENTION | BACKEND_MERGE | BACKEND_LANES | BACKEND_SCALES |
-                BACKEND_SIGNED | BACKEND_F8,
+    .features = BACKEND_ATTENTION | BACKEND_MERGE | BACKEND_SCALES | BACKEND_SIGNED | BACKEND_F8 |
+                BACKEND_PICKS,
     .name = "cuda",
     .stable_addresses = true,
     .plugins = plugin_registry_use,

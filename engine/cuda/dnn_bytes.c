@@ -18,10 +18,19 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/compiler.h"
 #include "engine/cuda/dnn_graph.h"
 #include "engine/stored.h"
 
-enum { SPATIAL = 2, CHOICES_MAX = 16, HEURISTIC = 3, DEPTH_MAX = 65000, CONFIGS_MAX = 64 };
+enum {
+    SPATIAL = 2,
+    CHOICES_MAX = 16,
+    HEURISTIC = 3,
+    DEPTH_MAX = 65000,
+    CONFIGS_MAX = 64,
+    WAVES = 3,
+    KIN_OF_BYTES = 128, /* beside those of 16 bits; one for each set of formats */
+};
 
 enum { UID_X = 1, UID_W, UID_Y, UID_SCALE, UID_BIAS, UID_Z, UID_FACTOR, UIDS };
 
@@ -243,16 +252,19 @@ static void bytes_build(struct dnn_build *b, const void *spec)
 
 struct choices {
     struct dnn_config list[CHOICES_MAX];
+    uint8_t wave[CHOICES_MAX]; /* as in struct tactic */
     uint32_t n;
 };
 
-static void choose(struct choices *c, const struct dnn_config *config)
+static void choose(struct choices *c, uint32_t wave, const struct dnn_config *config)
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (memcmp(&c->list[i], config, sizeof(*config)) == 0)
             return;
-    if (c->n < CHOICES_MAX)
-        c->list[c->n++] = *config;
+    if (c->n == CHOICES_MAX)
+        return;
+    c->wave[c->n] = (uint8_t)MIN(wave, WAVES - 1U);
+    c->list[c->n++] = *config;
 }
 
 /* Lists some kernels of the engine that has the most, which it cannot do without being told which
@@ -268,7 +280,7 @@ static void choose_engines(struct dnn_build *b, bool few, struct choices *c)
         struct dnn_engine e;
         if (!dnn_engine_read(b, (int32_t)i, &e) || e.coarse)
             continue;
-        choose(&others, &(struct dnn_config){.engine = (int32_t)i});
+        choose(&others, 0, &(struct dnn_config){.engine = (int32_t)i});
         if (e.runtime && e.kernel_config > most && e.kernel_config < CONFIGS_MAX) {
             best = (int32_t)i;
             most = e.kernel_config;
@@ -280,11 +292,12 @@ static void choose_engines(struct dnn_build *b, bool few, struct choices *c)
     }
     for (size_t i = 0; i < (few ? 2 : ARRAY_LEN(configs)); i++)
         if (configs[i] <= most)
-            choose(c, &(struct dnn_config){.engine = best,
-                                           .n_knobs = 1,
-                                           .knob = {{CUDNN_KNOB_TYPE_KERNEL_CFG, configs[i]}}});
+            choose(c, (uint32_t)i,
+                   &(struct dnn_config){.engine = best,
+                                        .n_knobs = 1,
+                                        .knob = {{CUDNN_KNOB_TYPE_KERNEL_CFG, configs[i]}}});
     if (c->n == 0)
-        choose(c, &(struct dnn_config){.engine = best});
+        choose(c, 0, &(struct dnn_config){.engine = best});
 }
 
 struct ask {
@@ -313,7 +326,7 @@ static enum status list_choices(const struct ask *ask, const struct bytes *bytes
         dnn_compiler_hold(ask->device->dnn);
         uint32_t n = dnn_heuristic(b, few ? 1 : HEURISTIC, found);
         for (uint32_t i = 0; i < n; i++)
-            choose(c, &found[i]);
+            choose(c, i + few, &found[i]);
     }
     dnn_build_free(b);
     return STATUS_OK;
@@ -332,7 +345,7 @@ static void set_ports(const struct ir_graph *graph, const struct ir_node *node,
 
 static enum status visit_choice(const struct ask *ask, const struct ir_graph *graph,
                                 const struct bytes *b, enum dtype real,
-                                const struct dnn_config *config, struct error *err)
+                                const struct dnn_config *config, uint8_t wave, struct error *err)
 {
     struct tactic t;
     char text[TACTIC_NAME_MAX], detail[TACTIC_NAME_MAX];
@@ -342,6 +355,8 @@ static enum status visit_choice(const struct ask *ask, const struct ir_graph *gr
                 detail);
     set_ports(graph, ask->node, b, &t);
     t.blob_size = dnn_config_write(config, t.blob);
+    t.kin = (uint8_t)(KIN_OF_BYTES + MIN(ask->asked, 64U));
+    t.wave = wave;
     return ask->visit(ask->user, &t, err);
 }
 
@@ -357,7 +372,7 @@ static enum status ask_stored(void *user, const struct ir_graph *graph, struct e
         return STATUS_OK;
     TRY(list_choices(ask, &b, &choices, err));
     for (uint32_t i = 0; i < choices.n; i++)
-        TRY(visit_choice(ask, graph, &b, dtypes[0], &choices.list[i], err));
+        TRY(visit_choice(ask, graph, &b, dtypes[0], &choices.list[i], choices.wave[i], err));
     ask->asked++;
     return STATUS_OK;
 }

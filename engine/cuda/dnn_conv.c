@@ -95,6 +95,8 @@ static bool make_tactic(const struct ir_graph *graph, const struct ir_node *node
     set_ports(graph, node, &conv, out);
     out->blob[0] = (uint8_t)choice->spelling;
     out->blob[1] = (uint8_t)choice->layout;
+    out->kin = choice->kin;
+    out->wave = choice->wave;
     out->blob_size = BLOB_HEAD + dnn_config_write(&choice->config, out->blob + BLOB_HEAD);
     return true;
 }

@@ -110,6 +110,7 @@ struct conv_choice {
     enum conv_spelling spelling;
     enum ir_layout layout;
     struct dnn_config config;
+    uint8_t kin, wave; /* as in struct tactic */
 };
 enum { CONV_CHOICES_MAX = 160 };
 

@@ -103,8 +103,6 @@ static void read_knobs(dnn_desc engine, struct dnn_engine *out)
             continue;
         if (type == CUDNN_KNOB_TYPE_KERNEL_CFG)
             out->kernel_config = (int32_t)MIN(highest, KNOB_VALUE_MAX);
-        if (type == CUDNN_KNOB_TYPE_SPLIT_K_SLC)
-            out->split_k = highest > 1;
     }
     for (uint32_t i = 0; i < KNOB_TYPES_MAX; i++)
         destroy(&knobs[i]);

@@ -116,7 +116,6 @@ struct dnn_engine {
     bool half_sums;        /* sums partly on fewer bits than it is told to */
     bool coarse;           /* uses a transform that costs digits */
     int32_t kernel_config; /* highest value of its KERNEL_CFG knob; -1: it has none */
-    bool split_k;          /* it has a SPLIT_K_SLC knob */
 };
 
 /* Number of engines of the graph's pool, usable or not; at most DNN_ENGINES_MAX. */

@@ -17,7 +17,11 @@
 #include "engine/cuda/dnn.h"
 #include "engine/cuda/own.h"
 
-enum { STEM_CHANNELS = 8, LANE = 8 };
+enum {
+    STEM_CHANNELS = 8,
+    LANE = 8,
+    KIN_OF_GUISE = 64, /* the node may have candidates of the guised family, too */
+};
 
 enum guise_kind { PRODUCT, STEM };
 
@@ -183,6 +187,8 @@ static void put_on(const struct guise *g, const struct tactic *conv, struct tact
         if (g->what->inputs[i] != IR_NONE &&
             ir_tensor(g->from, g->what->inputs[i])->shape.rank == rank)
             out->in[i].format.layout = conv->out[0].format.layout;
+    out->kin = conv->kin ? (uint8_t)(conv->kin + KIN_OF_GUISE) : 0;
+    out->wave = conv->wave;
     out->blob_size = conv->blob_size;
     memcpy(out->blob, conv->blob, sizeof(out->blob));
 }

@@ -8,6 +8,7 @@
  *   lt_steps.c   which part of an epilogue cuBLASLt can do
  *   lt_gemm.c    candidates, packing, preparation, launch of a product
  *   lt_matmul.c  IR_OP_MATMUL -> product          lt_conv.c  1x1 IR_OP_CONV -> product
+ *   lt_head.c    products with rows of an odd length, which need another arrangement
  *   lt_sums.c    both of numbers of 8 bits: another kind of product, which shares little with the
  *                others             lt_bytes.c   of INT8     lt_f8.c   of FP8
  *

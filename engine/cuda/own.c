@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/cuda/own.h"
+#include "engine/stored.h"
 
 const struct own_image_layout own_image_layouts[OWN_IMAGE_LAYOUTS] = {
     {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST, "nhwc"},
@@ -17,6 +18,20 @@ bool own_view(const struct ir_tensor *tensor, enum dtype dtype, enum ir_layout l
     as.layout = layout;
     as.dtype = own_type(as.dtype, dtype);
     return cuda_view(&as, out, NULL);
+}
+
+bool own_stored_output(const struct ir_graph *graph, const struct ir_node *node,
+                       struct kernel_view *y)
+{
+    struct stored stored;
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (cuda_input(graph, node, i) && cuda_input(graph, node, i)->scale != IR_NO_SCALE)
+            return false;
+    if (!stored_read(graph, node->outputs[0], &stored))
+        return false;
+    y->step = stored.step;
+    y->zero = (float)stored.zero;
+    return true;
 }
 
 void own_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_t variant,
@@ -66,17 +81,27 @@ bool own_plain(const struct tactic *tactic)
     return !own_packed(tactic);
 }
 
+static int32_t capability_of(const struct cuda_device *device)
+{
+    return device->properties.major * 10 + device->properties.minor;
+}
+
 struct kernel_call own_call_dry(const struct cuda_device *device, int32_t variant)
 {
     return (struct kernel_call){
-        .dry = true, .variant = variant, .multiprocessors = device->properties.multiProcessorCount};
+        .dry = true,
+        .variant = variant,
+        .multiprocessors = device->properties.multiProcessorCount,
+        .capability = capability_of(device),
+    };
 }
 
 struct kernel_call own_call(const struct backend_stream *stream, int32_t variant)
 {
-    return (struct kernel_call){.stream = stream->stream,
-                                .variant = variant,
-                                .multiprocessors = stream->device->properties.multiProcessorCount};
+    struct kernel_call call = own_call_dry(stream->device, variant);
+    call.dry = false;
+    call.stream = stream->stream;
+    return call;
 }
 
 enum status own_op_new(const struct backend_op *made, size_t size, struct backend_op **out,

@@ -17,6 +17,11 @@ static inline enum dtype own_type(enum dtype tensor, enum dtype dtype)
     return tensor == DTYPE_F32 && dtype != DTYPE_NONE ? dtype : tensor;
 }
 
+/* Gives the view of the node's output the step and zero point by which it is stored. False: another
+ * of the node's tensors is stored by a scale, too. */
+bool own_stored_output(const struct ir_graph *graph, const struct ir_node *node,
+                       struct kernel_view *y);
+
 /* The pairs of layouts in which kernels read an image and write one, best first. */
 enum { OWN_IMAGE_LAYOUTS = 3 };
 extern const struct own_image_layout {
@@ -35,6 +40,11 @@ struct kernel_step own_channel_step(const struct kernel_view *y, enum ir_binary 
 
 /* Reads the window of a node with so many spatial dims. False: numbers out of range. */
 bool own_window_read(const struct ir_node *node, uint32_t spatial, struct kernel_window *out);
+
+/* Reads that of a convolution by weights of the shape `w`, of one to three spatial dims. *even: the
+ * padding is the same on both sides. False: numbers out of range. */
+bool own_conv_window_read(const struct ir_node *node, const struct shape *w,
+                          struct kernel_window *window, bool *even);
 
 /* Whether a stored tactic asks for any input to be packed. */
 bool own_packed(const struct tactic *tactic);

@@ -2,13 +2,15 @@
 /*
  * Attention by our own kernels. Queries, keys and values, apart or in one tensor, are read where
  * the matrix products before the node left them. The variants of kernel_attention are tactics of
- * their own; which is best depends on batch, heads and length, so they are timed.
+ * their own; which is best depends on batch, heads and length, so they are timed. The output may be
+ * stored in 8 bits by a scale.
  */
 #include <stdio.h>
 
 #include "base/compiler.h"
 #include "engine/cuda/attention.h"
 #include "engine/cuda/own.h"
+#include "engine/stored.h"
 
 struct attention_op {
     struct backend_op base;
@@ -20,10 +22,19 @@ static const struct {
     const char *name;
     int32_t variant;
 } variants[] = {
-    {"128 queries", KERNEL_ATTENTION_128},         {"64 queries", KERNEL_ATTENTION_64},
-    {"32 queries", KERNEL_ATTENTION_32},           {"128 queries wide", KERNEL_ATTENTION_WIDE_128},
-    {"64 queries wide", KERNEL_ATTENTION_WIDE_64}, {"split keys", KERNEL_ATTENTION_SPLIT},
-    {"parts of keys", KERNEL_ATTENTION_PARTS},     {"plain", KERNEL_ATTENTION_PLAIN},
+    {"128 queries", KERNEL_ATTENTION_128},
+    {"64 queries", KERNEL_ATTENTION_64},
+    {"32 queries", KERNEL_ATTENTION_32},
+    {"128 queries wide", KERNEL_ATTENTION_WIDE_128},
+    {"64 queries wide", KERNEL_ATTENTION_WIDE_64},
+    {"split keys", KERNEL_ATTENTION_SPLIT},
+    {"parts of keys", KERNEL_ATTENTION_PARTS},
+    {"pass of pairs", KERNEL_ATTENTION_PASS_PAIR},
+    {"pass of 128", KERNEL_ATTENTION_PASS_128},
+    {"pass of 208", KERNEL_ATTENTION_PASS_208},
+    {"pass of 256", KERNEL_ATTENTION_PASS_256},
+    {"pass by blocks", KERNEL_ATTENTION_PASS_BLOCKS},
+    {"plain", KERNEL_ATTENTION_PLAIN},
 };
 
 /* Without addresses this is for a dry call: views have no data, but the launcher must see that
@@ -58,6 +69,7 @@ struct offer {
     struct cuda_device *device;
     const struct ir_graph *graph;
     const struct ir_node *node;
+    enum precision precision;
     enum dtype dtype;
     tactic_visit visit;
     void *user;
@@ -74,11 +86,14 @@ static enum status offer(struct offer *o, uint32_t i, struct error *err)
         return STATUS_OK;
     o->any = true;
     char detail[TACTIC_NAME_MAX];
-    snprintf(detail, sizeof(detail), "%s %s", dtype_name((enum dtype)o->at.q.dtype),
-             variants[i].name);
+    bool same = o->at.y.dtype == o->at.q.dtype;
+    snprintf(detail, sizeof(detail), "%s %s%s%s", dtype_name((enum dtype)o->at.q.dtype),
+             variants[i].name, same ? "" : " to ",
+             same ? "" : dtype_name((enum dtype)o->at.y.dtype));
     struct tactic tactic;
     cuda_tactic(&tactic, &cuda_family_own_attention, (uint32_t)variants[i].variant, o->graph,
                 o->node, o->dtype, IR_LAYOUT_PLAIN, detail);
+    stored_set_scales(&tactic, o->graph, o->node);
     return o->visit(o->user, &tactic, err);
 }
 
@@ -97,23 +112,29 @@ static enum status offer_all(struct offer *o, struct error *err)
     return STATUS_OK;
 }
 
+static enum status offer_types(void *user, const struct ir_graph *graph, struct error *err)
+{
+    struct offer *o = user;
+    enum dtype dtypes[3];
+    uint32_t n = cuda_dtypes(graph, o->node, o->precision, dtypes);
+    o->graph = graph;
+    for (uint32_t d = 0; d < n; d++) {
+        o->dtype = dtypes[d];
+        o->any = false;
+        if (cuda_attention_read(graph, o->node, dtypes[d], &o->at))
+            TRY(offer_all(o, err));
+    }
+    return STATUS_OK;
+}
+
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
 {
-    enum dtype dtypes[3];
-    uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
-    for (uint32_t d = 0; d < n; d++) {
-        struct offer o = {.device = device,
-                          .graph = graph,
-                          .node = node,
-                          .dtype = dtypes[d],
-                          .visit = visit,
-                          .user = user};
-        if (cuda_attention_read(graph, node, dtypes[d], &o.at))
-            TRY(offer_all(&o, err));
-    }
-    return STATUS_OK;
+    struct offer o = {
+        .device = device, .node = node, .precision = precision, .visit = visit, .user = user};
+    TRY(offer_types(&o, graph, err));
+    return stored_each(graph, node, offer_types, &o, err);
 }
 
 static enum status launch(struct backend_op *base, struct backend_stream *stream,
@@ -143,6 +164,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 
 const struct cuda_family cuda_family_own_attention = {
     .id = CUDA_FAMILY_OWN_ATTENTION,
+    .scales = true,
     .candidates = candidates,
     .prepare = prepare,
 };

@@ -61,12 +61,12 @@ static bool fits_int(int64_t value, int64_t least)
     return value >= least && value <= INT32_MAX / 4;
 }
 
-static bool read_window(const struct ir_node *node, const struct shape *w, struct conv *c)
+bool own_conv_window_read(const struct ir_node *node, const struct shape *w,
+                          struct kernel_window *window, bool *even)
 {
-    struct kernel_window *window = &c->window;
     uint32_t spatial = w->rank - 2;
     window->spatial = (int32_t)spatial;
-    c->even = true;
+    *even = true;
     for (uint32_t i = 0; i < spatial; i++) {
         int64_t stride = ir_attr_at(node, IR_ATTR_STRIDES, i);
         int64_t dilation = ir_attr_at(node, IR_ATTR_DILATIONS, i);
@@ -74,7 +74,7 @@ static bool read_window(const struct ir_node *node, const struct shape *w, struc
         if (!fits_int(w->dim[2 + i], 1) || !fits_int(stride, 1) || !fits_int(dilation, 1) ||
             !fits_int(pad, 0))
             return false;
-        c->even = c->even && pad == ir_attr_at(node, IR_ATTR_PADS, spatial + i);
+        *even = *even && pad == ir_attr_at(node, IR_ATTR_PADS, spatial + i);
         window->kernel[i] = (int32_t)w->dim[2 + i];
         window->stride[i] = (int32_t)stride;
         window->dilation[i] = (int32_t)dilation;
@@ -93,11 +93,11 @@ static bool read_conv(const struct ir_graph *graph, const struct ir_node *node, 
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     size_t y_n, w_n;
     if (!x || !w || x->shape.rank < 3 || x->shape.rank > 5 || w->shape.rank != x->shape.rank ||
-        y->shape.rank != x->shape.rank || !read_window(node, &w->shape, &c) ||
-        !fits_int(c.groups, 1) || !own_view(x, dtype, layout, &c.x) ||
-        !own_view(y, dtype, layout, &c.y) || c.x.dtype != c.y.dtype ||
-        !cuda_epilogue(graph, node, &c.y, &c.epilogue) || !shape_elements(&y->shape, &y_n) ||
-        !shape_elements(&w->shape, &w_n) || y_n == 0)
+        y->shape.rank != x->shape.rank ||
+        !own_conv_window_read(node, &w->shape, &c.window, &c.even) || !fits_int(c.groups, 1) ||
+        !own_view(x, dtype, layout, &c.x) || !own_view(y, dtype, layout, &c.y) ||
+        c.x.dtype != c.y.dtype || !cuda_epilogue(graph, node, &c.y, &c.epilogue) ||
+        !shape_elements(&y->shape, &y_n) || !shape_elements(&w->shape, &w_n) || y_n == 0)
         return false;
     c.channels = x->shape.dim[1];
     c.outputs = y->shape.dim[1];

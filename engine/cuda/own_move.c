@@ -154,7 +154,7 @@ static const struct {
     [IR_OP_CONCAT] = {read_axis, 0, PLAIN | LAST},
     [IR_OP_SLICE] = {read_slice, 1, PLAIN | LAST},
     [IR_OP_PAD] = {read_pad, 1, PLAIN | LAST},
-    [IR_OP_GATHER] = {read_axis, 2, PLAIN},
+    [IR_OP_GATHER] = {read_axis, 2, PLAIN | LAST},
     [IR_OP_EXPAND] = {read_expand, 1, PLAIN},
     [IR_OP_TILE] = {read_tile, 1, PLAIN},
 };
@@ -163,13 +163,14 @@ static const struct {
 static bool layouts_fit(const struct ir_node *node, const struct tactic *tactic)
 {
     enum ir_layout from = tactic->in[0].format.layout, to = tactic->out[0].format.layout;
+    bool picks = node->op == IR_OP_GATHER; /* by plain indices */
     uint32_t pair = from == IR_LAYOUT_PLAIN && to == IR_LAYOUT_PLAIN                   ? PLAIN
                     : from == IR_LAYOUT_CHANNELS_LAST && to == IR_LAYOUT_CHANNELS_LAST ? LAST
                     : from == IR_LAYOUT_CHANNELS_LAST && to == IR_LAYOUT_PLAIN ? LAST_TO_PLAIN
                     : from == IR_LAYOUT_PLAIN && to == IR_LAYOUT_CHANNELS_LAST ? PLAIN_TO_LAST
                                                                                : 0;
     for (uint32_t i = 1; i < tactic->n_in; i++)
-        if (tactic->in[i].format.layout != from)
+        if (tactic->in[i].format.layout != (picks ? IR_LAYOUT_PLAIN : from))
             return false;
     return tactic->n_in > 0 && rows[node->op].layouts & pair;
 }
@@ -186,6 +187,15 @@ static bool input_view(const struct ir_graph *graph, uint32_t input, enum dtype 
     return true;
 }
 
+/* Whether dims are what the layout says: a list of indices leaves their number as it is. */
+static bool channels_stay(const struct ir_graph *graph, const struct ir_node *node,
+                          const struct tactic *tactic)
+{
+    return node->op != IR_OP_GATHER || tactic->in[0].format.layout == IR_LAYOUT_PLAIN ||
+           ir_tensor(graph, node->inputs[0])->shape.rank ==
+               ir_tensor(graph, node->outputs[0])->shape.rank;
+}
+
 /* The types that stand for FP32 in what a tactic reads and writes. NONE: tensors have their own. */
 struct move_types {
     enum dtype in, out;
@@ -200,7 +210,7 @@ static bool move_read(const struct ir_graph *graph, const struct ir_node *node,
     m->n_in = n;
     if (node->n_epilogue || node->n_outputs != 1 || node->n_inputs != n || n == 0 ||
         n > IR_MAX_INPUTS || tactic->n_in != MIN(n, (uint32_t)TACTIC_PORTS_MAX) ||
-        !layouts_fit(node, tactic) ||
+        !layouts_fit(node, tactic) || !channels_stay(graph, node, tactic) ||
         !own_view(ir_tensor(graph, node->outputs[0]), types.out, tactic->out[0].format.layout,
                   &m->y))
         return false;
@@ -263,6 +273,8 @@ static enum status offer(const struct question *q, struct move_types types, enum
              from == to ? "" : ir_layout_name(from), from == to ? "" : " to ", ir_layout_name(to));
     cuda_tactic(&tactic, &cuda_family_own_move, 0, q->graph, q->node, types.in, from, detail);
     tactic.out[0].format.layout = to;
+    if (q->node->op == IR_OP_GATHER)
+        tactic.in[1].format.layout = IR_LAYOUT_PLAIN;
     if (casts)
         tactic.out[0].format.dtype = types.out;
     stored_set_scales(&tactic, q->graph, q->node);

@@ -3,7 +3,8 @@
  * Softmax, layer and batch normalisation and reductions by our own kernels. Scale and bias of the
  * normalisations are packed as fp32: broadcast to a row for layer normalisation, folded with mean
  * and variance for batch normalisation, which is then a multiplication and an addition per channel.
- * Refused: scales that are no constants, tensors without elements.
+ * Layer normalisation may store its output in 8 bits by a scale. Refused: scales that are no
+ * constants, tensors without elements.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 
 #include "base/compiler.h"
 #include "engine/cuda/own.h"
+#include "engine/stored.h"
 
 struct rows {
     enum ir_op op;
@@ -128,7 +130,8 @@ static bool rows_read(const struct ir_graph *graph, const struct ir_node *node, 
 {
     struct rows r = {.op = node->op};
     if (!own_view(ir_tensor(graph, node->inputs[0]), dtype, in, &r.x) ||
-        !own_view(ir_tensor(graph, node->outputs[0]), dtype, out, &r.y))
+        !own_view(ir_tensor(graph, node->outputs[0]), dtype, out, &r.y) ||
+        !own_stored_output(graph, node, &r.y) || (r.y.step != 0 && node->op != IR_OP_LAYER_NORM))
         return false;
     for (int32_t d = 0; d < r.x.rank; d++)
         if (r.x.dim[d] == 0)
@@ -185,13 +188,21 @@ static bool layouts_fit(const struct ir_graph *graph, const struct ir_node *node
     return same || (node->op == IR_OP_REDUCE && !pixels);
 }
 
-static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
-                              const struct ir_node *node, enum precision precision,
-                              tactic_visit visit, void *user, struct error *err)
+struct offer {
+    struct cuda_device *device;
+    const struct ir_node *node;
+    enum precision precision;
+    tactic_visit visit;
+    void *user;
+};
+
+static enum status offer(void *user, const struct ir_graph *graph, struct error *err)
 {
+    const struct offer *o = user;
+    const struct ir_node *node = o->node;
     enum dtype dtypes[3];
-    uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
-    struct kernel_call call = own_call_dry(device, 0);
+    uint32_t n = cuda_dtypes(graph, node, o->precision, dtypes);
+    struct kernel_call call = own_call_dry(o->device, 0);
     for (uint32_t at = 0; at < n * ARRAY_LEN(layouts); at++) {
         uint32_t d = at / ARRAY_LEN(layouts), l = at % ARRAY_LEN(layouts);
         struct rows rows;
@@ -200,16 +211,28 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
             rows_call(&call, &rows, NULL, NULL) != cudaSuccess)
             continue;
         char detail[TACTIC_NAME_MAX];
-        snprintf(detail, sizeof(detail), "%s %s", dtype_name((enum dtype)rows.x.dtype),
-                 layouts[l].name);
+        bool same = rows.y.step == 0;
+        snprintf(detail, sizeof(detail), "%s %s%s%s", dtype_name((enum dtype)rows.x.dtype),
+                 layouts[l].name, same ? "" : " to ",
+                 same ? "" : dtype_name((enum dtype)rows.y.dtype));
         struct tactic tactic;
         own_tactic(&tactic, &cuda_family_own_rows, 1, graph, node, dtypes[d], layouts[l].x,
                    layouts[l].y, detail);
+        stored_set_scales(&tactic, graph, node);
         for (uint32_t i = 1; rows.packed && i <= 1U + rows.biased; i++)
             tactic_port_pack(&tactic.in[i], (uint64_t)rows.packed * sizeof(float));
-        TRY(visit(user, &tactic, err));
+        TRY(o->visit(o->user, &tactic, err));
     }
     return STATUS_OK;
+}
+
+static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    struct offer o = {device, node, precision, visit, user};
+    TRY(offer(&o, graph, err));
+    return stored_each(graph, node, offer, &o, err);
 }
 
 /* --- packing --- */
@@ -339,6 +362,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 
 const struct cuda_family cuda_family_own_rows = {
     .id = CUDA_FAMILY_OWN_ROWS,
+    .scales = true,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

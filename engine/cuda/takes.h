@@ -56,10 +56,11 @@
       "does")                                                                                      \
     F(9, OWN_ROWS, own_rows, "own rows", "own",                                                    \
       OP(SOFTMAX) | OP(LAYER_NORM) | OP(BATCH_NORM) | OP(REDUCE),                                  \
-      "floats, Reduce all element types; scales, biases and statistics are constants")             \
+      "floats, Reduce all element types; scales, biases and statistics are constants; a layer's "  \
+      "normalisation also to 8 bits")                                                              \
     F(10, OWN_ATTENTION, own_attention, "own attention", "own",                                    \
       OP(ATTENTION),                                                                               \
-      "floats, every form, heads to 256 columns")                                                  \
+      "floats, every form, heads to 256 columns; also to 8 bits")                                  \
     F(11, OWN_RECURRENT, own_recurrent, "own recurrent", "own",                                    \
       OP(RECURRENT),                                                                               \
       "floats; to 4,224 hidden units; all steps in one launch")                                    \
@@ -102,7 +103,15 @@
     F(22, LT_F8, lt_f8, "cublaslt fp8", "cuBLASLt",                                                \
       OP(MATMUL) | OP(CONV),                                                                       \
       "FP8 (E4M3) by a scale and constant weights; 1x1, stride 1, no padding, one group; "         \
-      "multiples of 16; any epilogue: 16-bit bias and sum, Relu and tanh Gelu inside")
+      "multiples of 16; any epilogue: 16-bit bias and sum, Relu and tanh Gelu inside")             \
+    F(23, OWN_PRODUCT, own_product, "own product", "own",                                          \
+      OP(MATMUL) | OP(CONV),                                                                       \
+      "integers: UINT8 and INT8 by constant INT8 weights into INT32 sums, exactly; groups, one "   \
+      "to three spatial dimensions; depth to 65,536")                                              \
+    F(24, LT_HEAD, lt_head, "cublaslt head", "cuBLASLt",                                           \
+      OP(MATMUL),                                                                                  \
+      "floats; constant weights of rank 2, 1,024 columns and more that are no multiple of 8: in "  \
+      "parts whose rows are aligned, or with columns of zeros; FP32 at once")
 /* clang-format on */
 
 enum cuda_family_id {

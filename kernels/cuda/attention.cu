@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention: y = softmax(scale q k' + mask) v, head by head. Two 16-bit types go to tensor cores
- * (attention_flash.cuh). plain_kernel does everything else with heads up to 256 columns, in fp32
- * from shared memory, with 4 queries per warp: lanes are keys for the scores and columns of v for
- * the output.
+ * (attention_flash.cuh; on Hopper also attention_pass.cuh). plain_kernel does everything else with
+ * heads up to 256 columns, in fp32 from shared memory, with 4 queries per warp: lanes are keys for
+ * the scores and columns of v for the output.
  *
  * Refused: strides along D other than 1, head sizes beyond 256.
  */
@@ -20,6 +20,7 @@ using attention::problem;
 
 constexpr int PLAIN_WARPS = 4, PLAIN_QUERIES = 4; /* of a warp */
 constexpr int HEAD_MAX = 256;                     /* columns of q, k and v */
+constexpr int QUERIES_IDLE = 16;
 
 /* Reads `rows` rows of a head from `first` on as floats; zero beyond the tensor. Rows have MOST
  * columns; keys one more, because lanes read down a column of theirs. */
@@ -113,12 +114,18 @@ __global__ void __launch_bounds__(PLAIN_WARPS * 32) plain_kernel(struct problem 
                     o[i][c] += weight * v_tile[j * MOST + c * 32 + lane];
             }
     }
-    T *y = const_cast<T *>(attention::head_of<T>(p.y, n, h));
+    T *y = static_cast<T *>(const_cast<void *>(p.y.data));
     for (int i = 0; i < PLAIN_QUERIES; i++)
-        for (int c = 0; c < COLUMNS; c++)
-            if (first + i < p.sq && c * 32 + lane < p.e)
-                y[(first + i) * p.y.s + c * 32 + lane] =
-                    number_from<T>(sum[i] == 0.0f ? 0.0f : o[i][c] / sum[i]);
+        for (int c = 0; c < COLUMNS; c++) {
+            int64_t at = n * p.y.n + h * p.y.h + (first + i) * p.y.s + c * 32 + lane;
+            T value = number_from<T>(sum[i] == 0.0f ? 0.0f : o[i][c] / sum[i]);
+            if (first + i >= p.sq || c * 32 + lane >= p.e)
+                continue;
+            if (p.to.step != 0)
+                attention::store_bytes<T, 1>(p, at, &value);
+            else
+                y[at] = value;
+        }
 }
 
 template <typename T, int MOST>
@@ -147,7 +154,7 @@ bool operand_of(const struct kernel_view *x, const struct kernel_view *q,
                 struct attention::operand *out)
 {
     *out = {x->data, x->stride[0], x->stride[1], x->stride[2]};
-    return x->rank == 4 && x->dtype == q->dtype && x->dim[0] == q->dim[0] &&
+    return x->rank == 4 && (x->dtype == q->dtype || x->step != 0) && x->dim[0] == q->dim[0] &&
            (x->stride[3] == 1 || x->dim[3] == 1) && x->dim[2] <= INT32_MAX / 2 &&
            x->dim[3] <= HEAD_MAX && x->dim[1] <= INT32_MAX;
 }
@@ -180,6 +187,9 @@ bool problem_of(const struct kernel_attention *a, struct problem *p)
 {
     const struct kernel_view *q = a->q, *k = a->k, *v = a->v, *y = a->y;
     *p = {};
+    if (q->step != 0 || k->step != 0 || v->step != 0 || (y->step != 0 && !side_scaled(y)))
+        return false;
+    p->to = side_of(y);
     if (!operand_of(q, q, &p->q) || !operand_of(k, q, &p->k) || !operand_of(v, q, &p->v) ||
         !operand_of(y, q, &p->y) || k->dim[3] != q->dim[3] || v->dim[2] != k->dim[2] ||
         v->dim[1] != k->dim[1] || y->dim[1] != q->dim[1] || y->dim[2] != q->dim[2] ||
@@ -239,6 +249,15 @@ bool cut_problem(const struct kernel_call *call, int32_t variant, struct problem
     return variant != KERNEL_ATTENTION_PARTS || p->splits > 1;
 }
 
+/* Few queries leave most of a product's 64 rows idle; results are copied as they are. */
+cudaError_t launch_pass(const struct kernel_call *call, int32_t dtype, const struct problem &p)
+{
+    if (call->capability != 90 || p.sq <= QUERIES_IDLE || !(p.scale > 0) || p.to.step != 0)
+        return cudaErrorNotSupported;
+    return dtype == DTYPE_F16 ? attention::pass_launch_f16(call, p)
+                              : attention::pass_launch_bf16(call, p);
+}
+
 } // namespace
 
 /* As many queries per block as still give every multiprocessor a block; and for few queries with
@@ -295,6 +314,8 @@ extern "C" cudaError_t kernel_attention(const struct kernel_call *call,
                : dtype == DTYPE_F16  ? launch_plain<half_t>(call, p)
                : dtype == DTYPE_BF16 ? launch_plain<bf16_t>(call, p)
                                      : cudaErrorNotSupported;
+    if (half && variant >= KERNEL_ATTENTION_PASS_PAIR)
+        return launch_pass(call, dtype, p);
     if (!half || !cut_problem(call, variant, &p, &cut))
         return cudaErrorNotSupported;
     p.parts = static_cast<float *>(a->workspace);

@@ -3,7 +3,7 @@
 #ifndef INFERD_KERNELS_CUDA_ATTENTION_CUH
 #define INFERD_KERNELS_CUDA_ATTENTION_CUH
 
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/side.cuh"
 
 namespace attention
 {
@@ -23,7 +23,8 @@ struct operand {
 
 struct problem {
     struct operand q, k, v, y;
-    const void *mask; /* NULL: none */
+    struct bytes_side to; /* y, if it is stored in 8 bits by a scale; else its step is 0 */
+    const void *mask;     /* NULL: none */
     int64_t mask_n, mask_h, mask_q, mask_k;
     int64_t mask_batches; /* they repeat */
     int64_t batch;
@@ -41,6 +42,19 @@ struct problem {
     int32_t region; /* elements that the stages have together */
     float *parts;   /* [items, q_tiles, splits, 16, columns], then 2 statistics a row */
 };
+
+/* Stores N neighbours of y from offset `at` on in 8 bits. */
+template <typename T, int N>
+__device__ __forceinline__ void store_bytes(const struct problem &p, int64_t at, const T *from)
+{
+    struct bytes_side to = p.to;
+    float v[N];
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] = number_float(from[i]);
+    to.data = static_cast<char *>(to.data) + at;
+    side_store_byte<N>(to, 0, v);
+}
 
 template <typename T> __device__ const T *head_of(const struct operand &x, int64_t n, int64_t h)
 {
@@ -89,6 +103,9 @@ inline int splits_of(const struct kernel_call *call, const struct problem &p)
 
 cudaError_t launch_f16(const struct kernel_call *call, const struct problem &p, struct cut cut);
 cudaError_t launch_bf16(const struct kernel_call *call, const struct problem &p, struct cut cut);
+/* The PASS variants. */
+cudaError_t pass_launch_f16(const struct kernel_call *call, const struct problem &p);
+cudaError_t pass_launch_bf16(const struct kernel_call *call, const struct problem &p);
 
 } // namespace attention
 

@@ -314,22 +314,32 @@ __device__ __forceinline__ float inverse_of(float sum)
     return sum == 0.0f ? 0.0f : 1.0f / sum;
 }
 
+/* Stores 8 columns of the row of y that begins at an offset. */
 template <typename T>
-__device__ __forceinline__ void chunk_store(T *row, int c, const T *from, int columns, bool chunks)
+__device__ __forceinline__ void chunk_store(const struct problem &p, int64_t row, int c,
+                                            const T *from)
 {
-    if (chunks) {
-        if (c * 8 < columns)
-            *reinterpret_cast<uint4 *>(row + c * 8) = *reinterpret_cast<const uint4 *>(from);
-        return;
+    T *y = static_cast<T *>(const_cast<void *>(p.y.data));
+    int64_t at = row + c * 8;
+    int columns = min(p.e - c * 8, 8);
+    if (p.to.step != 0) {
+        if (p.chunks && columns == 8)
+            store_bytes<T, 8>(p, at, from);
+        for (int e = 0; !p.chunks && e < columns; e++)
+            store_bytes<T, 1>(p, at + e, from + e);
+    } else if (p.chunks) {
+        if (columns > 0)
+            *reinterpret_cast<uint4 *>(y + at) = *reinterpret_cast<const uint4 *>(from);
+    } else {
+        for (int e = 0; e < columns; e++)
+            y[at + e] = from[e];
     }
-    for (int e = 0; e < 8 && c * 8 + e < columns; e++)
-        row[c * 8 + e] = from[e];
 }
 
 /* The warp's rows go through shared memory, so that each lane stores 16 bytes. */
 template <typename T, int DP>
 __device__ __forceinline__ void store_rows(const struct running<DP> &state, T *tile,
-                                           const struct problem &p, T *y, int first)
+                                           const struct problem &p, int64_t y, int first)
 {
     constexpr int CHUNKS = DP / 8;
     int lane = (int)threadIdx.x % 32;
@@ -351,14 +361,14 @@ __device__ __forceinline__ void store_rows(const struct running<DP> &state, T *t
         if (first + row >= p.rows)
             continue;
         struct place at = place_of(p, first + row);
-        chunk_store(y + at.h * p.y.h + at.i * p.y.s, c, tile + row_at<DP>(row, c), p.e, p.chunks);
+        chunk_store(p, y + at.h * p.y.h + at.i * p.y.s, c, tile + row_at<DP>(row, c));
     }
     __syncwarp();
 }
 
 /* One row's 8 columns, from the sums of all warps, or of all blocks. */
 template <typename T>
-__device__ __forceinline__ void store_total(const struct problem &p, T *y, int r, int c,
+__device__ __forceinline__ void store_total(const struct problem &p, int64_t y, int r, int c,
                                             const float (&total)[8], float sum)
 {
     struct place at = place_of(p, r);
@@ -367,7 +377,7 @@ __device__ __forceinline__ void store_total(const struct problem &p, T *y, int r
 #pragma unroll
     for (int x = 0; x < 8; x++)
         out.v[x] = number_from<T>(sum == 0.0f ? 0.0f : total[x] * inverse);
-    chunk_store(y + at.h * p.y.h + at.i * p.y.s, c, out.v, p.e, p.chunks);
+    chunk_store(p, y + at.h * p.y.h + at.i * p.y.s, c, out.v);
 }
 
 /* The partial results of a block: rows of [16][DP], then maxima and sums of all rows. */
@@ -380,7 +390,7 @@ __device__ __forceinline__ float *part_stats(const struct problem &p, int column
  * maximum of all. `stats`: maxima and sums, [2][KW][16]; `shares`: [KW][16][DP + 8]. */
 template <typename T, int DP, int KW, bool WIDE>
 __device__ void merge(const struct running<DP> &state, float unit, float *stats, float *shares,
-                      const struct problem &p, T *y, int first)
+                      const struct problem &p, int64_t y, int first)
 {
     constexpr int CHUNKS = DP / 8, PITCH = DP + 8; /* 8: rows of a fragment in different banks */
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -423,7 +433,7 @@ __device__ void merge(const struct running<DP> &state, float unit, float *stats,
                 total[x] += share[x];
         }
         if (p.splits == 1) {
-            store_total(p, y, first + row, c, total, sum);
+            store_total<T>(p, y, first + row, c, total, sum);
             continue;
         }
         int64_t at = (int64_t)blockIdx.x * QUERIES + row;
@@ -528,7 +538,7 @@ __global__ void __launch_bounds__(shape<DP, MT, KW, MASK>::THREADS, shape<DP, MT
         }
     }
     work.add_sums();
-    T *y = const_cast<T *>(head_of<T>(p.y, b.n, b.h));
+    int64_t y = b.n * p.y.n + b.h * p.y.h;
     if (KW > 1) {
         __syncthreads(); /* the stages are free */
         merge<T, DP, KW, warp_work<T, DP, MT, KW, MASK>::WIDE>(
@@ -567,8 +577,8 @@ __global__ void __launch_bounds__(256) combine_kernel(struct problem p, float un
         for (int x = 0; x < 8; x++)
             total[x] += part.v[x] * shrink;
     }
-    T *y = const_cast<T *>(head_of<T>(p.y, item / items, item % items * p.group));
-    store_total(p, y, r, c, total, sum);
+    int64_t y = item / items * p.y.n + item % items * p.group * p.y.h;
+    store_total<T>(p, y, r, c, total, sum);
 }
 
 /* --- launching --- */

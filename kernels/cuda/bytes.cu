@@ -4,142 +4,24 @@
  * which also turn them into floats and back, and pooling (kernel_bytes_pool).
  *
  * One thread reads 8 neighbours of each tensor, if all tensors have runs of 8 neighbours in the
- * same order, or stand still along them; else one element. Types are chosen at run time: memory,
- * not arithmetic, decides how long these kernels take. Refused: 64-bit types, more than 2^31
+ * same order, or stand still along them; else one element. Types are chosen at run time, except
+ * where numbers only change their type (bytes_flat). Refused: 64-bit types, more than 2^31
  * elements, more operands than BYTES_OPERANDS.
  */
 #include "kernels/cuda/kernels.h"
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/math.cuh"
+#include "kernels/cuda/side.cuh"
 #include "kernels/cuda/walk.cuh"
 
-enum { BYTES_THREADS = 256, BYTES_RESIDENT = 8, BYTES_WIDE = 8, BYTES_OPERANDS = 6 };
-
-/* A tensor: integers or short floats q that stand for step (q - zero), or with step 0 numbers as
- * they are. */
-struct bytes_side {
-    void *data;
-    int32_t type;
-    float step, zero;
+enum {
+    BYTES_THREADS = 256,
+    BYTES_RESIDENT = 8,
+    BYTES_WIDE = 8,
+    BYTES_FLAT = 16,
+    BYTES_OPERANDS = 6,
 };
-
-static bytes_side side_of(const struct kernel_view *view)
-{
-    bytes_side s = {view->data, view->dtype, view->step, view->zero};
-    return s;
-}
-
-static bool side_known(const struct kernel_view *view)
-{
-    bool byte = view->dtype == DTYPE_I8 || view->dtype == DTYPE_U8 || view->dtype == DTYPE_F8;
-    return byte ||
-           (view->step == 0 && (view->dtype == DTYPE_I32 || number_is_short_float(view->dtype)));
-}
-
-template <class T, int N>
-__device__ __forceinline__ void side_read(const bytes_side &s, int32_t at, float (&to)[N])
-{
-    vector_read<N>(static_cast<const T *>(s.data) + at, to);
-}
-
-/* Reads N neighbours from offset `at` on. */
-template <int N>
-__device__ __forceinline__ void side_load(const bytes_side &s, int32_t at, float (&to)[N])
-{
-    switch (s.type) {
-    case DTYPE_U8:
-        side_read<uint8_t, N>(s, at, to);
-        break;
-    case DTYPE_I8:
-        side_read<int8_t, N>(s, at, to);
-        break;
-    case DTYPE_F8:
-        side_read<f8_t, N>(s, at, to);
-        break;
-    case DTYPE_I32:
-        side_read<int32_t, N>(s, at, to);
-        break;
-    case DTYPE_F16:
-        side_read<half_t, N>(s, at, to);
-        break;
-    case DTYPE_BF16:
-        side_read<bf16_t, N>(s, at, to);
-        break;
-    default:
-        side_read<float, N>(s, at, to);
-    }
-    if (s.step != 0) {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            to[i] = __fmul_rn(to[i] - s.zero, s.step);
-    }
-}
-
-/* The same, or the one element that stands for all N. */
-template <int N>
-__device__ __forceinline__ void side_load(const bytes_side &s, int32_t at, bool repeats,
-                                          float (&to)[N])
-{
-    if (!repeats) {
-        side_load<N>(s, at, to);
-        return;
-    }
-    float one[1];
-    side_load<1>(s, at, one);
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        to[i] = one[0];
-}
-
-template <class T, int N>
-__device__ __forceinline__ void side_write(const bytes_side &s, int32_t at, const float (&from)[N])
-{
-    vector_write<N>(static_cast<T *>(s.data) + at, from);
-}
-
-/* Rounds as QUANTIZE does: the bounds are whole numbers, so that saturating may come first; of NaN
- * the least is made. Short floats are rounded when they are written. */
-template <int N> __device__ __forceinline__ void side_round(const bytes_side &s, float (&v)[N])
-{
-    if (s.type == DTYPE_F8) {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = v[i] / s.step;
-        return;
-    }
-    float least = s.type == DTYPE_I8 ? -128.0f : 0.0f;
-    float low = least - s.zero, high = least + 255.0f - s.zero;
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        v[i] = rintf(fminf(fmaxf(v[i] / s.step, low), high)) + s.zero;
-}
-
-template <int N>
-__device__ __forceinline__ void side_store(const bytes_side &s, int32_t at, float (&v)[N])
-{
-    if (s.step != 0)
-        side_round<N>(s, v);
-    switch (s.type) {
-    case DTYPE_U8:
-        side_write<uint8_t, N>(s, at, v);
-        break;
-    case DTYPE_I8:
-        side_write<int8_t, N>(s, at, v);
-        break;
-    case DTYPE_F8:
-        side_write<f8_t, N>(s, at, v);
-        break;
-    case DTYPE_F16:
-        side_write<half_t, N>(s, at, v);
-        break;
-    case DTYPE_BF16:
-        side_write<bf16_t, N>(s, at, v);
-        break;
-    default:
-        side_write<float, N>(s, at, v);
-    }
-}
 
 /* --- chains --- */
 
@@ -189,6 +71,28 @@ static __global__ void __launch_bounds__(BYTES_THREADS)
     }
 }
 
+/* Without steps, and with x as dense as y: BYTES_FLAT neighbours a thread, so that enough reads are
+ * under way at a time to keep the memory busy. */
+template <class TX, class TY>
+static __global__ void __launch_bounds__(BYTES_THREADS)
+    bytes_flat(const bytes_side x, const bytes_side y, uint32_t total)
+{
+    uint32_t at = (blockIdx.x * BYTES_THREADS + threadIdx.x) * BYTES_FLAT;
+    if (at + BYTES_FLAT <= total) {
+        float v[BYTES_FLAT];
+        side_read<TX, BYTES_FLAT>(x, (int32_t)at, v);
+        side_scale<BYTES_FLAT>(x, v);
+        side_write<TY, BYTES_FLAT>(y, (int32_t)at, v);
+        return;
+    }
+    for (; at < total; at++) {
+        float v[1];
+        side_read<TX, 1>(x, (int32_t)at, v);
+        side_scale<1>(x, v);
+        side_write<TY, 1>(y, (int32_t)at, v);
+    }
+}
+
 /* Fills steps and sides; views[k] becomes tensor k. False: a step or an operand too many. */
 static bool job_steps(const struct kernel_epilogue *epilogue, const struct kernel_view **views,
                       bytes_job *j)
@@ -216,6 +120,56 @@ template <int N> static cudaError_t chain_launch(const struct kernel_call *call,
                          0, call, j);
 }
 
+template <class TX, class TY>
+static cudaError_t flat_launch(const struct kernel_call *call, const bytes_job &j)
+{
+    int64_t blocks = kernel_ceil_div(j.w.total, (int64_t)BYTES_THREADS * BYTES_FLAT);
+    return KERNEL_LAUNCH((bytes_flat<TX, TY>), (unsigned)blocks, BYTES_THREADS, 0, call, j.side[1],
+                         j.side[0], j.w.total);
+}
+
+template <class TX> static cudaError_t flat_to(const struct kernel_call *call, const bytes_job &j)
+{
+    switch (j.side[0].type) {
+    case DTYPE_U8:
+        return flat_launch<TX, uint8_t>(call, j);
+    case DTYPE_I8:
+        return flat_launch<TX, int8_t>(call, j);
+    case DTYPE_F8:
+        return flat_launch<TX, f8_t>(call, j);
+    case DTYPE_F16:
+        return flat_launch<TX, half_t>(call, j);
+    case DTYPE_BF16:
+        return flat_launch<TX, bf16_t>(call, j);
+    default:
+        return flat_launch<TX, float>(call, j);
+    }
+}
+
+static cudaError_t flat_from(const struct kernel_call *call, const bytes_job &j)
+{
+    switch (j.side[1].type) {
+    case DTYPE_U8:
+        return flat_to<uint8_t>(call, j);
+    case DTYPE_I8:
+        return flat_to<int8_t>(call, j);
+    case DTYPE_F8:
+        return flat_to<f8_t>(call, j);
+    case DTYPE_F16:
+        return flat_to<half_t>(call, j);
+    case DTYPE_BF16:
+        return flat_to<bf16_t>(call, j);
+    default:
+        return flat_to<float>(call, j);
+    }
+}
+
+static bool is_flat(const bytes_job &j, const struct kernel_view *x, const struct kernel_view *y)
+{
+    return j.n == 0 && j.w.rank == 1 && j.w.stride[0][0] == 1 && j.w.stride[1][0] == 1 &&
+           x->dtype != DTYPE_I32 && (uintptr_t)x->data % 16 == 0 && (uintptr_t)y->data % 16 == 0;
+}
+
 cudaError_t kernel_bytes(const struct kernel_call *call, const struct kernel_view *x,
                          const struct kernel_view *y, const struct kernel_epilogue *epilogue)
 {
@@ -235,6 +189,8 @@ cudaError_t kernel_bytes(const struct kernel_call *call, const struct kernel_vie
         return cudaErrorNotSupported;
     if (j.w.total == 0)
         return cudaSuccess;
+    if (is_flat(j, x, y))
+        return flat_from(call, j);
     for (int k = 0; k < K; k++)
         wide = wide && walk_is_wide(&j.w, k, BYTES_WIDE, all[k]);
     if (!wide)

@@ -159,6 +159,10 @@ __device__ __forceinline__ int32_t number_truncate_32(double v)
 {
     return v > -2147483649.0 && v < 2147483648.0 ? (int32_t)v : INT32_MIN;
 }
+__device__ __forceinline__ int32_t number_truncate_32(float v)
+{
+    return v >= -2147483648.0f && v < 2147483648.0f ? (int32_t)v : INT32_MIN;
+}
 
 __device__ __forceinline__ int64_t number_truncate_64(double v)
 {

@@ -40,8 +40,8 @@ struct kernel_view {
     int32_t rank;
     int64_t dim[KERNEL_RANK_MAX];
     int64_t stride[KERNEL_RANK_MAX]; /* 0: broadcast along that dim */
-    /* Integers q that stand for step (q - zero), for the kernels of bytes.cu alone; step 0: numbers
-     * as they are. */
+    /* Integers or FP8 q that stand for step (q - zero), for kernels that say so alone; step 0:
+     * numbers as they are. */
     float step, zero;
 };
 
@@ -64,6 +64,7 @@ struct kernel_call {
     bool dry;
     int32_t variant; /* 0: the launcher's own choice; else one of its variants, listed with it */
     int32_t multiprocessors; /* of the device */
+    int32_t capability;      /* of the device: 90 for 9.0; some kernels are for one alone */
 };
 
 /* --- elementwise.cu --- */
@@ -168,6 +169,48 @@ cudaError_t kernel_conv_direct(const struct kernel_call *call, const struct kern
                                const void *weights, const float *bias, const struct kernel_view *y,
                                const struct kernel_epilogue *epilogue);
 
+/* --- product.cu --- */
+
+enum {
+    KERNEL_PRODUCT_VARIANTS = 3, /* from 1 on: tiles of 128, 64 and 32 rows and columns */
+    KERNEL_PRODUCT_DEPTH_MAX = 1 << 16,
+};
+
+/* A product of bytes by INT8 weights, or a convolution: its rows are then the positions of an
+ * image's output. A product has one image and one group. */
+struct kernel_product {
+    int64_t images, groups, rows, cols, depth; /* rows of an image; cols and depth of a group */
+    struct kernel_window window;               /* spatial 0: a product */
+    int64_t in[3], out[3];                     /* extents of a convolution's images */
+    bool is_signed;                            /* x is I8, else U8 */
+};
+
+/* The depth that packed weights have: with zeros up to whole chunks. */
+static inline int64_t kernel_product_depth(int64_t depth)
+{
+    return (depth + 15) / 16 * 16;
+}
+
+/* y = sums + bias, all INT32, modulo 2^32. x and y are dense and plain; w is packed as
+ * [groups, cols, kernel_product_depth]; bias [groups * cols] or NULL. */
+cudaError_t kernel_product_bytes(const struct kernel_call *call, const struct kernel_product *p,
+                                 const void *x, const void *w, const int32_t *bias, int32_t *y);
+
+/* The columns of a product that begin or end its rows, where the others are done by a library that
+ * writes 16 aligned bytes at a time: in row r the first ones, as many as there are before the
+ * first column c for which (r * cols + c) of y's elements are whole 16 bytes, and of the last ones
+ * as many as are missing to `left`, which is one less than 16 bytes hold, or 0. */
+struct kernel_edges {
+    int64_t rows, cols, depth, left;
+    float alpha;
+    int32_t x_dtype, y_dtype; /* floats; y's is x's or F32 */
+};
+
+/* x [rows, depth] and w [cols, depth], whose rows are whole 16 bytes; y [rows, cols]; bias [cols]
+ * of y's type, or NULL. */
+cudaError_t kernel_product_edges(const struct kernel_call *call, const struct kernel_edges *e,
+                                 const void *x, const void *w, const void *bias, void *y);
+
 /* --- rows.cu --- */
 
 /* Softmax over `axis`, or its logarithm if `log` is set. */
@@ -175,7 +218,8 @@ cudaError_t kernel_softmax(const struct kernel_call *call, int32_t axis, bool lo
                            const struct kernel_view *x, const struct kernel_view *y,
                            const struct kernel_epilogue *epilogue);
 /* Normalises over dims axis..rank-1, which are dense. scale and bias are fp32 and as long as a row;
- * bias may be NULL. */
+ * bias may be NULL. y may be 8 bits by a scale, if rows have at most 8,192 elements and there is no
+ * epilogue. */
 cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, bool rms, float epsilon,
                               const struct kernel_view *x, const float *scale, const float *bias,
                               const struct kernel_view *y, const struct kernel_epilogue *epilogue);
@@ -244,7 +288,11 @@ cudaError_t kernel_roi_pool(const struct kernel_call *call, const struct kernel_
 /* Variants: queries per block, of which a warp has 16, or in the WIDE ones 32. SPLIT: 16 queries of
  * the heads that read the same keys; the keys are shared out among the warps, in PARTS among
  * blocks, too. These are for 16-bit types. PLAIN is for all types. A variant refuses sequences that
- * would leave half of its block idle. */
+ * would leave half of its block idle.
+ * The PASS ones are for 16-bit types on Hopper (attention_pass.cuh): heads to 128 columns, and
+ * strides of multiples of 8. All keys in one product, up to so many: PAIR 64 (and 64 queries), 128,
+ * 208 and 256, these three for heads of 33 to 64 columns, 208 without a mask for each query, 256
+ * without a mask. BLOCKS: any number, 128 at a time. */
 enum {
     KERNEL_ATTENTION_128 = 1,
     KERNEL_ATTENTION_64 = 2,
@@ -254,13 +302,18 @@ enum {
     KERNEL_ATTENTION_WIDE_128 = 6,
     KERNEL_ATTENTION_WIDE_64 = 7,
     KERNEL_ATTENTION_PARTS = 8,
+    KERNEL_ATTENTION_PASS_PAIR = 9,
+    KERNEL_ATTENTION_PASS_128 = 10,
+    KERNEL_ATTENTION_PASS_208 = 11,
+    KERNEL_ATTENTION_PASS_256 = 12,
+    KERNEL_ATTENTION_PASS_BLOCKS = 13,
 };
 
 /* Views q [N,H,Sq,D], k [N,Hk,Sk,D], v [N,Hk,Sk,E] and y [N,H,Sq,E] with any strides but that
  * of columns, which is 1; F16 or BF16 (tensor cores) or F32 (plain arithmetic); D, E <= 256.
  * Head h of q reads head h / (H / Hk) of k. mask: dims [N or a divisor,H,Sq,Sk], stride 0 where
  * it broadcasts, of q's type or BOOL (false hides a key); data NULL: none. causal: query i sees
- * keys up to i + Sk - Sq. A query that sees no key gives zeros. */
+ * keys up to i + Sk - Sq. A query that sees no key gives zeros. y may be 8 bits by a scale. */
 struct kernel_attention {
     const struct kernel_view *q, *k, *v, *mask, *y;
     float scale;

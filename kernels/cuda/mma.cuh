@@ -9,6 +9,9 @@
  *                         a[2] = row g,   columns 2t+8, 2t+9   a[3] = row g+8
  *   B (16x8):             b[0] = column g, rows 2t, 2t+1       b[1] = column g, rows 2t+8, 2t+9
  *   C, D (16x8, fp32):    d[0], d[1] = row g, columns 2t, 2t+1 d[2], d[3] = row g+8
+ *
+ * Fragments of m16n8k32 for bytes are the same registers, with four neighbours in each: A (16x32)
+ * columns 4t..4t+3 and 16 further, B (32x8) rows likewise; C and D hold INT32.
  */
 #ifndef INFERD_KERNELS_CUDA_MMA_CUH
 #define INFERD_KERNELS_CUDA_MMA_CUH
@@ -56,6 +59,27 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const uint32_t 
                                                   const uint32_t (&b)[2])
 {
     mma_m16n8k16(bf16_t(), d, a, b);
+}
+
+/* d += a b, where a has I8 if it is SIGNED and else U8, and b has I8; modulo 2^32 */
+template <bool SIGNED>
+__device__ __forceinline__ void mma_m16n8k32(int32_t (&d)[4], const uint32_t (&a)[4],
+                                             const uint32_t (&b)[2])
+{
+#ifdef INFERD_EMULATE
+    emulate_mma_m16n8k32(SIGNED, d, a, b);
+#else
+#define MMA_M16N8K32(type)                                                                         \
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." type ".s8.s32 "                          \
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                           \
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+    if constexpr (SIGNED)
+        MMA_M16N8K32("s8");
+    else
+        MMA_M16N8K32("u8");
+#undef MMA_M16N8K32
+#endif
 }
 
 #ifndef INFERD_EMULATE

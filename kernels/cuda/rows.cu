@@ -15,6 +15,7 @@
 
 #include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/side.cuh"
 
 namespace
 {
@@ -84,6 +85,24 @@ __device__ __forceinline__ void row_write(T *y, uint32_t first, int length, cons
     }
 }
 
+/* The same, in 8 bits. */
+template <int N, int V, int THREADS>
+__device__ __forceinline__ void row_write_bytes(const struct bytes_side &y, uint32_t first,
+                                                int length, const float (&v)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i += V) {
+        int at = slots<N, V, THREADS>::at(i);
+        if (at >= length)
+            continue;
+        float part[V];
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            part[j] = v[i + j];
+        side_store_byte<V>(y, (int32_t)first + at, part);
+    }
+}
+
 /* Reduces over all threads of a row. */
 template <int THREADS, class Op>
 __device__ __forceinline__ float row_reduce(float v, float empty, float *scratch, Op op)
@@ -101,6 +120,7 @@ template <class T> __device__ __forceinline__ float exp_of(float x)
 struct rows {
     const void *x;
     void *y;
+    struct bytes_side to; /* y of a layer normalisation that stores 8 bits */
     const float *scale, *bias;
     int64_t n, x_stride;
     uint32_t y_stride;
@@ -223,7 +243,8 @@ __device__ __forceinline__ void norm_scale(const struct rows &r, float mean, flo
     }
 }
 
-template <class T, int N, int V, int THREADS, int MODE>
+/* BYTES: y is stored in 8 bits, and there is no epilogue. */
+template <class T, int N, int V, int THREADS, int MODE, bool BYTES>
 __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP : THREADS)
     norm_kernel(struct rows r, const __grid_constant__ struct epilogue epilogue)
 {
@@ -247,8 +268,11 @@ __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP :
     }
     squares = row_reduce<THREADS>(squares, 0, scratch, reduce_sum()) / (float)r.length;
     norm_scale<N, V, THREADS>(r, mean, 1.0f / sqrtf(squares + r.epsilon), v);
-    row_write<MODE, T, N, V, THREADS>(static_cast<T *>(r.y), (uint32_t)first, r.length, v,
-                                      epilogue);
+    if (BYTES)
+        row_write_bytes<N, V, THREADS>(r.to, (uint32_t)first, r.length, v);
+    else
+        row_write<MODE, T, N, V, THREADS>(static_cast<T *>(r.y), (uint32_t)first, r.length, v,
+                                          epilogue);
 }
 
 template <class T>
@@ -394,22 +418,35 @@ cudaError_t launch_softmax(const struct kernel_call *call, const struct rows &r,
     });
 }
 
-template <class T>
+template <class T, bool BYTES>
 cudaError_t launch_norm(const struct kernel_call *call, const struct rows &r,
                         const struct epilogue &e)
 {
-    if (r.length > 32 * BLOCK)
-        return KERNEL_LAUNCH(norm_long<T>, (unsigned)r.n, BLOCK, SCRATCH, call, r, e);
     bool wide = r.length % (16 / sizeof(T)) == 0 && aligned(r.x) && aligned(r.y) &&
                 aligned(r.scale) && aligned(r.bias);
-    return row_dispatch<T>(r.length, wide, e, [&](auto t, auto mode) {
+    auto launch = [&](auto t, auto mode) {
         using S = decltype(t);
         dim3 block = block_of(call, r.n, S::threads);
         int64_t blocks = kernel_ceil_div(r.n, block.x / S::threads);
         return KERNEL_LAUNCH(
-            (norm_kernel<T, S::elements, S::wide, S::threads, decltype(mode)::value>),
+            (norm_kernel<T, S::elements, S::wide, S::threads, decltype(mode)::value, BYTES>),
             (unsigned)blocks, block, SCRATCH, call, r, e);
-    });
+    };
+    epilogue_tag<EPILOGUE_NONE> none;
+    if constexpr (BYTES)
+        return wide ? row_dispatch_wide<16 / sizeof(T)>(r.length,
+                                                        [&](auto t) { return launch(t, none); })
+                    : row_dispatch_narrow(r.length, [&](auto t) { return launch(t, none); });
+    if (r.length > 32 * BLOCK)
+        return KERNEL_LAUNCH(norm_long<T>, (unsigned)r.n, BLOCK, SCRATCH, call, r, e);
+    return row_dispatch<T>(r.length, wide, e, launch);
+}
+
+template <class T>
+cudaError_t launch_norm_to(const struct kernel_call *call, const struct rows &r,
+                           const struct epilogue &e)
+{
+    return r.to.step != 0 ? launch_norm<T, true>(call, r, e) : launch_norm<T, false>(call, r, e);
 }
 
 /* Whether the view is row-major without gaps; strides along dims of one element do not matter. */
@@ -426,7 +463,7 @@ bool is_dense(const struct kernel_view *v)
 
 bool same_dims(const struct kernel_view *a, const struct kernel_view *b)
 {
-    bool same = a->rank == b->rank && a->dtype == b->dtype;
+    bool same = a->rank == b->rank && (a->dtype == b->dtype || b->step != 0);
     for (int d = 0; same && d < a->rank; d++)
         same = a->dim[d] == b->dim[d];
     return same;
@@ -441,8 +478,8 @@ extern "C" cudaError_t kernel_softmax(const struct kernel_call *call, int32_t ax
     struct epilogue e;
     struct rows r = {};
     struct outer outer;
-    if (axis < 0 || axis >= x->rank || !same_dims(x, y) || !epilogue_make(epilogue, y, &e) ||
-        kernel_elements(y) >= INT32_MAX)
+    if (axis < 0 || axis >= x->rank || y->step != 0 || !same_dims(x, y) ||
+        !epilogue_make(epilogue, y, &e) || kernel_elements(y) >= INT32_MAX)
         return cudaErrorNotSupported;
     if (kernel_elements(y) == 0)
         return cudaSuccess;
@@ -476,10 +513,12 @@ extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t
     struct epilogue e;
     struct rows r = {};
     if (axis < 0 || axis > x->rank || !same_dims(x, y) || !is_dense(x) || !is_dense(y) ||
-        !epilogue_make(epilogue, y, &e) || kernel_elements(y) >= INT32_MAX)
+        !epilogue_make(epilogue, y, &e) || kernel_elements(y) >= INT32_MAX ||
+        (y->step != 0 && (!side_scaled(y) || e.n > 0)))
         return cudaErrorNotSupported;
     if (kernel_elements(y) == 0)
         return cudaSuccess;
+    r.to = side_of(y);
     r.length = 1;
     for (int d = axis; d < x->rank; d++)
         r.length *= (int32_t)x->dim[d];
@@ -492,11 +531,11 @@ extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t
     r.rms = rms;
     switch (x->dtype) {
     case DTYPE_F16:
-        return launch_norm<half_t>(call, r, e);
+        return launch_norm_to<half_t>(call, r, e);
     case DTYPE_BF16:
-        return launch_norm<bf16_t>(call, r, e);
+        return launch_norm_to<bf16_t>(call, r, e);
     case DTYPE_F32:
-        return launch_norm<float>(call, r, e);
+        return launch_norm_to<float>(call, r, e);
     default:
         return cudaErrorNotSupported;
     }

@@ -265,20 +265,6 @@ static bool make_conv_wide(struct ir_graph *g, uint64_t *random)
            add_usual(g, random, 1);
 }
 
-static bool make_matmul_bytes(struct ir_graph *g, uint64_t *random)
-{
-    int64_t m = PICK(random, 1, 5, 33, 64), n = PICK(random, 1, 10, 64, 136);
-    int64_t k = PICK(random, 1, 16, 31, 200, 1000), lead = PICK(random, 0, 0, 1, 6);
-    struct shape b = chance(random, 25) && lead ? DIMS(lead, k, n) : DIMS(k, n);
-    uint32_t in[3] = {
-        add_input(g, PICK(random, DTYPE_U8, DTYPE_I8), lead ? DIMS(lead, m, k) : DIMS(m, k)),
-        chance(random, 70) ? add_integers(g, random, b, DTYPE_I8)
-                           : add_input(g, PICK(random, DTYPE_U8, DTYPE_I8), b),
-        chance(random, 60) ? add_integers(g, random, DIMS(n), DTYPE_I32) : IR_NONE};
-    uint32_t node = ir_node_add(g, IR_OP_MATMUL, "matmul", in[2] == IR_NONE ? 2 : 3, in);
-    return finish(g, node);
-}
-
 /* --- rows --- */
 
 static bool make_softmax(struct ir_graph *g, uint64_t *random)
@@ -571,6 +557,7 @@ const struct case_kind case_kinds[] = {
     {"matmul", make_matmul},
     {"matmul-wide", make_matmul_wide},
     {"matmul-bytes", make_matmul_bytes},
+    {"matmul-head", make_head},
     {"attention", make_attention},
     {"attention-odd", make_attention_odd},
     {"softmax", make_softmax},
@@ -763,6 +750,8 @@ const struct case_sized case_sizes[] = {
     {"conv 1x1 64>256 @56 + sum", sized_conv_sum, 2 * 64.0 * 256 * 56 * 56},
     {"product 128x768x3072", sized_product, 2 * 128.0 * 768 * 3072},
     {"product 128x768x3072 + gelu", sized_product_gelu, 2 * 128.0 * 768 * 3072},
+    {"head 128x768x50257", sized_head, 2 * 128.0 * 768 * 50257},
+    {"integers 128x768x3072", sized_product_bytes, 2 * 128.0 * 768 * 3072},
     {"depthwise 3x3 144 @56 + clip", sized_depthwise, 0},
     {"depthwise 3x3/2 144 @56 + clip", sized_depthwise_2, 0},
     {"max pool 3x3/2 64 @112", sized_pool, 0},

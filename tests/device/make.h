@@ -152,6 +152,13 @@ bool make_scatter_elements(struct ir_graph *g, uint64_t *random);
 bool make_scatter_nd(struct ir_graph *g, uint64_t *random);
 bool make_reduce_any(struct ir_graph *g, uint64_t *random);
 
+/* --- products (cases_product.c) --- */
+
+bool make_matmul_bytes(struct ir_graph *g, uint64_t *random);
+bool make_head(struct ir_graph *g, uint64_t *random);
+bool sized_head(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_product_bytes(struct ir_graph *g, uint64_t *random, int64_t batch);
+
 /* --- quantisation (cases_quant.c) --- */
 
 bool make_quantise(struct ir_graph *g, uint64_t *random);

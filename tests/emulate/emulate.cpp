@@ -3,6 +3,8 @@
  * launch at a time. */
 #include "tests/emulate/emulate.h"
 
+#include "tests/emulate/async.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -21,6 +23,7 @@
 #endif
 #endif
 #ifdef EMULATE_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -31,6 +34,7 @@ namespace
 {
 
 enum { WARP = 32, STACK_BYTES = 256 << 10, SLOT = 64, POLLS_MAX = 10000, TOGETHER_MAX = 132 };
+enum { SHARED_SKEW = 16, SHARED_ALIGN = 1024, LANDS_ONE_IN = 8 };
 
 struct copy {
     char *to;
@@ -75,7 +79,10 @@ struct hall {
     int count_now, count_last;
     uint64_t barrier_round;
     const char *barrier_what;
+    void *window; /* of SHARED_ALIGN; the block's memory begins behind SHARED_SKEW bytes */
     void *shared;
+    size_t shared_bytes;
+    struct async *async; /* NULL until the block uses what is in hopper.h */
 };
 
 /* The blocks that run side by side; mostly there is one. */
@@ -88,6 +95,7 @@ struct block {
     std::vector<hall> halls;
     bool backwards;
     int polls; /* rounds in which threads did nothing but ask again */
+    unsigned rounds;
     std::vector<thread> thread_of;
     std::vector<fiber *> fibers;
     std::vector<int> idle; /* fibers without a thread */
@@ -250,9 +258,42 @@ bool round_of(void)
         polling = false;
         resume(idle_fiber());
     }
+    if (!moved || polling || ++now.rounds % LANDS_ONE_IN == 0)
+        for (hall &h : now.halls)
+            if (async_deliver(h.async)) {
+                moved = true;
+                polling = false;
+            }
     now.backwards = !now.backwards;
     now.polls = moved && polling ? now.polls + 1 : 0;
     return moved && now.polls < POLLS_MAX;
+}
+
+/* The memory is aligned to 16 bytes and to no more, as a kernel has to expect. */
+void hall_open(hall *h, size_t shared)
+{
+    h->left = now.each;
+    h->shared_bytes = shared;
+    if (!shared)
+        return;
+    if (posix_memalign(&h->window, SHARED_ALIGN, SHARED_SKEW + shared))
+        emulate_fail("no memory for shared memory");
+#ifdef EMULATE_ASAN
+    __asan_poison_memory_region(h->window, SHARED_SKEW);
+#endif
+    h->shared = static_cast<char *>(h->window) + SHARED_SKEW;
+    memset(h->shared, 0xff, shared);
+}
+
+void hall_close(hall *h)
+{
+    async_end(h->async);
+    if (!h->window)
+        return;
+#ifdef EMULATE_ASAN
+    __asan_unpoison_memory_region(h->window, SHARED_SKEW);
+#endif
+    free(h->window);
 }
 
 void run_blocks(int blocks, size_t shared)
@@ -267,12 +308,8 @@ void run_blocks(int blocks, size_t shared)
     if (now.meetings.size() < warps * WARP)
         now.meetings.resize(warps * WARP);
     now.halls.assign((size_t)blocks, hall());
-    for (hall &h : now.halls) {
-        h.left = now.each;
-        h.shared = shared ? aligned_alloc(16, (shared + 15) / 16 * 16) : nullptr;
-        if (shared)
-            memset(h.shared, 0xff, shared);
-    }
+    for (hall &h : now.halls)
+        hall_open(&h, shared);
     while (now.left > 0)
         if (!round_of()) {
             for (int t = 0; t < now.threads; t++)
@@ -283,7 +320,7 @@ void run_blocks(int blocks, size_t shared)
             emulate_fail("deadlock");
         }
     for (hall &h : now.halls)
-        free(h.shared);
+        hall_close(&h);
 }
 
 int barrier(const char *what, int predicate)
@@ -372,6 +409,24 @@ void *emulate_shared(void)
     return hall_of(now.current)->shared;
 }
 
+struct async *async_now(void)
+{
+    hall *h = hall_of(now.current);
+    if (!h->async)
+        h->async = async_new(static_cast<char *>(h->shared), h->shared_bytes, now.each);
+    return h->async;
+}
+
+int async_thread(void)
+{
+    return now.current % now.each;
+}
+
+void async_wait(const char *what, const uint64_t *seen, uint64_t last)
+{
+    wait_for(what, seen, last);
+}
+
 int emulate_lane(void)
 {
     return now.current % WARP;
@@ -457,6 +512,27 @@ void emulate_mma_m16n8k16(bool bf16, float *d, const uint32_t *a, const uint32_t
                    reinterpret_cast<const float *>(lane_b)[at_b];
         }
         d[i] = sum;
+    }
+}
+
+void emulate_mma_m16n8k32(bool is_signed, int32_t *d, const uint32_t *a, const uint32_t *b)
+{
+    uint32_t mine[6]; /* those of a, then those of b */
+    for (int i = 0; i < 6; i++)
+        mine[i] = i < 4 ? a[i] : b[i - 4];
+    const char *all = emulate_exchange(0xffffffffu, "mma_m16n8k32", mine, sizeof(mine));
+    int lane = emulate_lane();
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + (i >= 2 ? 8 : 0), column = lane % 4 * 2 + i % 2;
+        uint32_t sum = (uint32_t)d[i];
+        for (int k = 0; k < 32; k++) {
+            const char *lane_a = all + (row % 8 * 4 + k % 16 / 4) * SLOT;
+            const char *lane_b = all + (column * 4 + k % 16 / 4) * SLOT;
+            uint8_t from_a = (uint8_t)lane_a[(row / 8 + k / 16 * 2) * 4 + k % 4];
+            int32_t left = is_signed ? (int8_t)from_a : from_a;
+            sum += (uint32_t)(left * (int8_t)lane_b[(4 + k / 16) * 4 + k % 4]);
+        }
+        d[i] = (int32_t)sum;
     }
 }
 

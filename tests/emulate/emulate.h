@@ -12,7 +12,8 @@
  * before. A block whose threads all wait for something that cannot come, and lanes that meet in
  * different operations, end the program with a line that says where.
  *
- * Memory order between blocks, textures, wgmma, bulk copies and clusters are not emulated.
+ * hopper.h has what is Hopper's own. Memory order between blocks, textures and clusters are not
+ * emulated.
  */
 #ifndef INFERD_TESTS_EMULATE_EMULATE_H
 #define INFERD_TESTS_EMULATE_EMULATE_H
@@ -26,6 +27,8 @@
 #include <cuda_runtime_api.h>
 #include <vector_functions.h>
 #include <vector_types.h>
+
+#include "tests/emulate/hopper.h"
 
 #undef __shared__
 #define __shared__ static /* blocks do not overlap */
@@ -81,6 +84,7 @@ int __syncthreads_and(int predicate);
 int __syncthreads_or(int predicate);
 
 void emulate_mma_m16n8k16(bool bf16, float *d, const uint32_t *a, const uint32_t *b);
+void emulate_mma_m16n8k32(bool is_signed, int32_t *d, const uint32_t *a, const uint32_t *b);
 void emulate_ldmatrix(int matrices, bool transposed, uint32_t *r, const void *row);
 void emulate_copy_async(void *shared, const void *global, size_t size, bool valid);
 void emulate_copy_commit(void);

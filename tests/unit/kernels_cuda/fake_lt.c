@@ -7,7 +7,7 @@
 
 #include "base/compiler.h"
 
-enum { ATTRIBUTES = 48, WORKSPACE = 1024 };
+enum { ATTRIBUTES = 48, WORKSPACE = 1024, ANY_ALGO = 1000, ROWS_ALGO = 1001 };
 
 /* Both are what the library's opaque structs are here. */
 struct desc {
@@ -137,13 +137,44 @@ static bool is_supported_f8(const struct desc *d, const struct layout *a, const 
                              : c->type == CUDA_R_32F && y->type == c->type && epilogue <= 1);
 }
 
+static uint64_t size_of(cudaDataType_t type)
+{
+    return type == CUDA_R_32F ? 4 : 2;
+}
+
+/* Float kernels, of those that load and store 16 aligned bytes: a transposed A and a plain B; the
+ * same type out, or FP32. */
+static bool is_supported_float(const struct desc *d, const struct layout *a, const struct layout *b,
+                               const struct layout *y)
+{
+    uint64_t epilogue = d->value[CUBLASLT_MATMUL_DESC_EPILOGUE];
+    return (d->compute == CUBLAS_COMPUTE_32F ||
+            (d->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a->type == CUDA_R_32F)) &&
+           (is_wide(a->type) || a->type == CUDA_R_32F) && b->type == a->type &&
+           (y->type == a->type || y->type == CUDA_R_32F) &&
+           d->value[CUBLASLT_MATMUL_DESC_TRANSA] == CUBLAS_OP_T &&
+           d->value[CUBLASLT_MATMUL_DESC_TRANSB] == CUBLAS_OP_N &&
+           (uint64_t)a->ld * size_of(a->type) % 16 == 0 &&
+           (uint64_t)b->ld * size_of(b->type) % 16 == 0 &&
+           (uint64_t)y->ld * size_of(y->type) % 16 == 0 && a->rows == b->rows &&
+           y->rows == a->cols && y->cols == b->cols &&
+           (epilogue <= CUBLASLT_EPILOGUE_DEFAULT || epilogue == CUBLASLT_EPILOGUE_BIAS);
+}
+
 static bool is_any(cublasLtMatmulDesc_t op, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y)
 {
-    return layout_of(a)->type == CUDA_R_8F_E4M3
-               ? is_supported_f8(desc_of(op), layout_of(a), layout_of(b), layout_of(c),
-                                 layout_of(y))
-               : is_supported(desc_of(op), layout_of(a), layout_of(b), layout_of(y));
+    const struct layout *am = layout_of(a), *bm = layout_of(b), *ym = layout_of(y);
+    return am->type == CUDA_R_8F_E4M3 ? is_supported_f8(desc_of(op), am, bm, layout_of(c), ym)
+           : am->type == CUDA_R_8I    ? is_supported(desc_of(op), am, bm, ym)
+                                      : is_supported_float(desc_of(op), am, bm, ym);
+}
+
+/* Of floats there is an algorithm that takes no single row. */
+static bool has_rows_algo(cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t y)
+{
+    return (is_wide(layout_of(a)->type) || layout_of(a)->type == CUDA_R_32F) &&
+           layout_of(y)->cols > 1;
 }
 
 static cublasStatus_t heuristic(cublasLtHandle_t handle UNUSED, cublasLtMatmulDesc_t op,
@@ -156,10 +187,11 @@ static cublasStatus_t heuristic(cublasLtHandle_t handle UNUSED, cublasLtMatmulDe
     if (most < 2 || !is_any(op, a, b, c, d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     for (int i = 0; i < 2; i++)
-        results[i] = (cublasLtMatmulHeuristicResult_t){.algo = {{1000}},
+        results[i] = (cublasLtMatmulHeuristicResult_t){.algo = {{i ? ROWS_ALGO : ANY_ALGO}},
                                                        .workspaceSize = WORKSPACE,
-                                                       .state = i ? CUBLAS_STATUS_NOT_SUPPORTED
-                                                                  : CUBLAS_STATUS_SUCCESS};
+                                                       .state = i && !has_rows_algo(a, d)
+                                                                    ? CUBLAS_STATUS_NOT_SUPPORTED
+                                                                    : CUBLAS_STATUS_SUCCESS};
     *n = 2;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -171,8 +203,8 @@ static cublasStatus_t check(cublasLtHandle_t handle UNUSED, cublasLtMatmulDesc_t
                             cublasLtMatmulHeuristicResult_t *result)
 {
     result->workspaceSize = WORKSPACE;
-    return algo->data[0] == 1000 && is_any(op, a, b, c, d) ? CUBLAS_STATUS_SUCCESS
-                                                           : CUBLAS_STATUS_NOT_SUPPORTED;
+    bool known = algo->data[0] == ANY_ALGO || (algo->data[0] == ROWS_ALGO && has_rows_algo(a, d));
+    return known && is_any(op, a, b, c, d) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 static cublasStatus_t config(const cublasLtMatmulAlgo_t *algo UNUSED,
@@ -268,6 +300,28 @@ static cublasStatus_t multiply_f8(const struct desc *d, float alpha, const uint8
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* --- floats --- */
+
+static cublasStatus_t multiply_floats(const struct desc *d, float alpha, const void *a,
+                                      const struct layout *am, const void *b,
+                                      const struct layout *bm, void *to, const struct layout *y)
+{
+    const void *bias = (const void *)(uintptr_t)d->value[CUBLASLT_MATMUL_DESC_BIAS_POINTER];
+    bool biased = d->value[CUBLASLT_MATMUL_DESC_EPILOGUE] & CUBLASLT_EPILOGUE_BIAS;
+    if ((uintptr_t)a % 16 || (uintptr_t)b % 16 || (uintptr_t)to % 16 || (uintptr_t)bias % 16)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    for (uint64_t col = 0; col < y->cols; col++)
+        for (uint64_t row = 0; row < y->rows; row++) {
+            double sum = 0;
+            for (uint64_t k = 0; k < am->rows; k++)
+                sum += (double)wide_at(am->type, a, row * (uint64_t)am->ld + k) *
+                       (double)wide_at(bm->type, b, col * (uint64_t)bm->ld + k);
+            float v = alpha * (float)sum + (biased ? wide_at(y->type, bias, row) : 0);
+            put_wide(y->type, v, to, col * (uint64_t)y->ld + row);
+        }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 static cublasStatus_t multiply(cublasLtHandle_t handle UNUSED, cublasLtMatmulDesc_t op,
                                const void *alpha, const void *a, cublasLtMatrixLayout_t al,
                                const void *b, cublasLtMatrixLayout_t bl, const void *beta,
@@ -278,6 +332,10 @@ static cublasStatus_t multiply(cublasLtHandle_t handle UNUSED, cublasLtMatmulDes
     const struct desc *d = desc_of(op);
     const struct layout *am = layout_of(al), *bm = layout_of(bl), *y = layout_of(yl);
     bool direct = y->type == CUDA_R_8I;
+    if ((is_wide(am->type) || am->type == CUDA_R_32F) && size >= WORKSPACE)
+        return *(const float *)beta == 0
+                   ? multiply_floats(d, *(const float *)alpha, a, am, b, bm, to, y)
+                   : CUBLAS_STATUS_INVALID_VALUE;
     if (am->type == CUDA_R_8F_E4M3 && size >= WORKSPACE && (uintptr_t)workspace % 256 == 0) {
         memset(workspace, 0xff, size);
         return multiply_f8(d, *(const float *)alpha, a, am, b, bm, *(const float *)beta, c,

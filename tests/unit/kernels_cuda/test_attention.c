@@ -14,6 +14,7 @@ struct attention_case {
     int64_t n, heads, kv_heads, sq, sk, d, e;
     bool packed, causal, bools, first; /* first: heads first, but for y */
     enum mask mask;
+    int first_variant;
 };
 
 static void case_text(const struct attention_case *c, int variant, char *out, size_t size)
@@ -63,6 +64,24 @@ static struct array mask_new(const struct attention_case *c)
     return mask;
 }
 
+/* Those for Hopper: keys that they hold at a time, and heads that they are for. */
+static bool pass_takes(const struct attention_case *c, int variant)
+{
+    static const struct {
+        int64_t more_than, keys, queries, least, most;
+        enum mask mask; /* the last that it takes */
+    } pass[] = {{0, 64, 64, 1, 64, MASKS},
+                {0, 128, INT64_MAX, 33, 64, MASKS},
+                {128, 208, INT64_MAX, 33, 64, KEYS},
+                {208, 256, INT64_MAX, 33, 64, NONE},
+                {0, INT64_MAX, INT64_MAX, 1, 128, MASKS}};
+    int row = variant - KERNEL_ATTENTION_PASS_PAIR;
+    int64_t columns = c->d > c->e ? c->d : c->e;
+    return c->dtype != DTYPE_F32 && c->sq > 16 && c->d % 8 == 0 && c->e % 8 == 0 &&
+           c->sk > pass[row].more_than && c->sk <= pass[row].keys && c->sq <= pass[row].queries &&
+           columns >= pass[row].least && columns <= pass[row].most && c->mask <= pass[row].mask;
+}
+
 static bool takes(const struct attention_case *c, int variant)
 {
     static const int idle[] = {[KERNEL_ATTENTION_128] = 64,
@@ -73,6 +92,8 @@ static bool takes(const struct attention_case *c, int variant)
     bool wide = variant == KERNEL_ATTENTION_WIDE_128 || variant == KERNEL_ATTENTION_WIDE_64;
     if (variant == 0 || variant == KERNEL_ATTENTION_PLAIN)
         return true;
+    if (variant >= KERNEL_ATTENTION_PASS_PAIR && variant <= KERNEL_ATTENTION_PASS_BLOCKS)
+        return pass_takes(c, variant);
     if (c->dtype == DTYPE_F32 || variant > KERNEL_ATTENTION_PARTS ||
         (wide && (c->d > 128 || c->e > 128)))
         return false;
@@ -84,11 +105,14 @@ static void check_variants(const struct attention_case *c, const struct kernel_a
                            struct array *y)
 {
     double tolerance = c->dtype == DTYPE_F32 ? 1e-5 : c->dtype == DTYPE_F16 ? 2e-3 : 2e-2;
-    for (int variant = 0; variant <= KERNEL_ATTENTION_PARTS + 1; variant++) {
+    for (int variant = c->first_variant; variant <= KERNEL_ATTENTION_PASS_BLOCKS + 1; variant++) {
         char what[200];
         case_text(c, variant, what, sizeof(what));
-        struct kernel_call dry = {.variant = variant, .dry = true, .multiprocessors = 132};
-        struct kernel_call call = {.variant = variant, .multiprocessors = 132};
+        struct kernel_call call = {.variant = variant, .multiprocessors = 132, .capability = 90};
+        if (variant >= KERNEL_ATTENTION_PASS_PAIR)
+            call.multiprocessors = 2; /* blocks with several items */
+        struct kernel_call dry = call;
+        dry.dry = true;
         struct kernel_attention with = *a;
         uint64_t bytes = kernel_attention_workspace(&call, &with);
         with.workspace = bytes ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
@@ -212,8 +236,11 @@ static void test_not_finite(void **state)
 {
     (void)state;
     for (int kind = 0; kind < 3; kind++)
-        for (int variant = 1; variant <= KERNEL_ATTENTION_WIDE_64; variant++) {
+        for (int variant = 1; variant <= KERNEL_ATTENTION_PASS_BLOCKS; variant++) {
             const int64_t s = 70;
+            if (variant == KERNEL_ATTENTION_PARTS || variant == KERNEL_ATTENTION_PASS_PAIR ||
+                variant == KERNEL_ATTENTION_PASS_208 || variant == KERNEL_ATTENTION_PASS_256)
+                continue; /* not for so few keys, so many, or this mask */
             struct array q = ARRAY(DTYPE_BF16, NULL, 1, s, 64),
                          k = ARRAY(DTYPE_BF16, NULL, 1, s, 64),
                          v = ARRAY(DTYPE_BF16, NULL, 1, s, 64),
@@ -232,7 +259,7 @@ static void test_not_finite(void **state)
             free(scratch);
             struct kernel_view qv = heads_of(&q, 1, 64, 0), kv = heads_of(&k, 1, 64, 0);
             struct kernel_view vv = heads_of(&v, 1, 64, 0), yv = heads_of(&y, 1, 64, 0);
-            struct kernel_call call = {.variant = variant};
+            struct kernel_call call = {.variant = variant, .capability = 90};
             const struct kernel_attention a = {&qv, &kv, &vv, &mask.view, &yv, 1, false, NULL};
             array_poison(&y);
             assert_int_equal(kernel_attention(&call, &a), cudaSuccess);
@@ -241,6 +268,40 @@ static void test_not_finite(void **state)
             array_check(&y, 2e-2, what);
             array_free(&q), array_free(&k), array_free(&v), array_free(&y), array_free(&mask);
         }
+}
+
+/* Hopper's variants: odd lengths, all masks, heads of every row of their table. */
+static void test_pass(void **state)
+{
+    (void)state;
+    static const struct attention_case cases[] = {
+        {DTYPE_F16, 3, 3, 3, 50, 50, 64, 64, .packed = true},
+        {DTYPE_BF16, 1, 3, 1, 64, 61, 32, 32, .causal = true, .mask = ALL},
+        {DTYPE_F16, 2, 4, 4, 49, 49, 32, 32, .bools = true, .mask = QUERIES},
+        {DTYPE_F16, 2, 2, 2, 129, 128, 64, 64, .mask = KEYS},
+        {DTYPE_BF16, 1, 3, 3, 77, 77, 48, 64, .mask = COLUMN},
+        {DTYPE_F16, 1, 4, 2, 197, 197, 64, 64, .packed = true},
+        {DTYPE_BF16, 2, 1, 1, 130, 197, 64, 64, .causal = true, .bools = true, .mask = KEYS},
+        {DTYPE_F16, 1, 2, 2, 211, 230, 64, 64, .first = true},
+        {DTYPE_F16, 1, 1, 1, 256, 256, 64, 64, .causal = true},
+        {DTYPE_F16, 2, 2, 1, 150, 300, 64, 64, .causal = true, .mask = KEYS},
+        {DTYPE_F16, 1, 2, 2, 101, 177, 80, 96, .mask = ALL},
+        {DTYPE_BF16, 1, 2, 1, 140, 150, 128, 128, .causal = true, .bools = true, .mask = HALF},
+        {DTYPE_F16, 1, 2, 2, 200, 77, 24, 16, .causal = true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct attention_case c = cases[i];
+        c.first_variant = KERNEL_ATTENTION_PASS_PAIR;
+        check_case(&c);
+    }
+    struct kernel_call old = {.dry = true, .variant = KERNEL_ATTENTION_PASS_BLOCKS};
+    struct array q = ARRAY(DTYPE_F16, NULL, 1, 64, 64);
+    struct kernel_view qv = heads_of(&q, 1, 64, 0), none = {0};
+    const struct kernel_attention a = {&qv, &qv, &qv, &none, &qv, 1, false, NULL};
+    for (old.capability = 80; old.capability <= 100; old.capability += 10)
+        assert_int_equal(kernel_attention(&old, &a),
+                         old.capability == 90 ? cudaSuccess : cudaErrorNotSupported);
+    array_free(&q);
 }
 
 static cudaError_t ask(const struct kernel_view *q, const struct kernel_view *k, float scale,
@@ -275,9 +336,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_random),  cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_pass),    cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,9 +176,9 @@ static uint32_t try_bytes(struct trial *trial, const struct case_kind *kind, uin
 
 static void every_candidate_in_bytes(void **state)
 {
-    static const char *const needed[] = {"conv-1x1",  "conv-wide", "matmul-wide", "pool",
-                                         "unary",     "binary",    "quantise",    "reshape",
-                                         "transpose", "concat",    "slice",       "pad"};
+    static const char *const needed[] = {
+        "conv-1x1", "conv-wide", "matmul-wide", "pool",  "unary", "binary",    "quantise",
+        "reshape",  "transpose", "concat",      "slice", "pad",   "attention", "layer-norm"};
     CLEANUP(emulated_deinit) struct emulated b;
     emulated_init(&b);
     (void)state;

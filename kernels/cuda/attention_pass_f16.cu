@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention of F16 on Hopper. */
+#include "kernels/cuda/attention_pass.cuh"
+
+cudaError_t attention::pass_launch_f16(const struct kernel_call *call, const struct problem &p)
+{
+    return pass_launch<half_t>(call, p);
+}

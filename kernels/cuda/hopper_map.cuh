@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Maps of tensors for Hopper's tensor copies, made by a launcher. */
+#ifndef INFERD_KERNELS_CUDA_HOPPER_MAP_CUH
+#define INFERD_KERNELS_CUDA_HOPPER_MAP_CUH
+
+#include "kernels/cuda/hopper.cuh"
+
+enum { HOPPER_RANK_MAX = 5 };
+
+/* A tensor and the box of it that one copy moves; the innermost dim first. A line of the box
+ * (box[0] elements) is as long as the swizzle, 32, 64 or 128 bytes. */
+struct hopper_tensor {
+    const void *data;
+    int32_t dtype, rank;
+    int64_t dim[HOPPER_RANK_MAX];
+    int64_t stride[HOPPER_RANK_MAX]; /* elements; of dim 0: 1 */
+    int32_t box[HOPPER_RANK_MAX];
+};
+
+/* Whether tensor copies can do it: strides of multiples of 16 bytes, and so on. Does not look at
+ * the address, which is a multiple of 16. */
+bool hopper_tensor_fits(const struct hopper_tensor *tensor);
+/* The map of a tensor that fits. */
+cudaError_t hopper_map(const struct hopper_tensor *tensor, CUtensorMap *out);
+
+#endif

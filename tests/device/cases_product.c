@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of integers, and products with rows of an odd length. */
+#include "tests/device/make.h"
+
+bool make_matmul_bytes(struct ir_graph *g, uint64_t *random)
+{
+    int64_t m = PICK(random, 1, 5, 33, 64), n = PICK(random, 1, 10, 64, 136);
+    int64_t k = PICK(random, 1, 16, 31, 200, 1000), lead = PICK(random, 0, 0, 1, 6);
+    struct shape b = chance(random, 25) && lead ? DIMS(lead, k, n) : DIMS(k, n);
+    uint32_t in[3] = {
+        add_input(g, PICK(random, DTYPE_U8, DTYPE_I8), lead ? DIMS(lead, m, k) : DIMS(m, k)),
+        chance(random, 70) ? add_integers(g, random, b, DTYPE_I8)
+                           : add_input(g, PICK(random, DTYPE_U8, DTYPE_I8), b),
+        chance(random, 60) ? add_integers(g, random, DIMS(n), DTYPE_I32) : IR_NONE};
+    uint32_t node = ir_node_add(g, IR_OP_MATMUL, "matmul", in[2] == IR_NONE ? 2 : 3, in);
+    return finish(g, node);
+}
+
+bool sized_product_bytes(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    uint32_t in[3] = {add_input(g, DTYPE_U8, DIMS(batch, 128, 768)),
+                      add_integers(g, random, DIMS(768, 3072), DTYPE_I8),
+                      add_integers(g, random, DIMS(3072), DTYPE_I32)};
+    uint32_t node = ir_node_add(g, IR_OP_MATMUL, "integers", 3, in);
+    return finish(g, node);
+}
+
+static uint32_t add_head(struct ir_graph *g, uint64_t *random, struct shape x, int64_t n, bool rows,
+                         bool biased)
+{
+    int64_t k = x.dim[x.rank - 1];
+    uint32_t in[3] = {add_input(g, DTYPE_F32, x),
+                      add_constant(g, random, rows ? DIMS(n, k) : DIMS(k, n), 0.05),
+                      biased ? add_constant(g, random, DIMS(n), 0.5) : IR_NONE};
+    uint32_t node = ir_node_add(g, IR_OP_MATMUL, "head", biased ? 3 : 2, in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_TRANS_B, rows) && finish(g, node)
+               ? node
+               : IR_NONE;
+}
+
+bool make_head(struct ir_graph *g, uint64_t *random)
+{
+    int64_t k = PICK(random, 8, 64, 200, 264), n = between(random, 1024, 1100);
+    struct shape x = chance(random, 50) ? DIMS(between(random, 1, 21), k)
+                                        : DIMS(between(random, 1, 3), between(random, 1, 7), k);
+    bool rows = chance(random, 50), biased = chance(random, 50);
+    return add_head(g, random, x, n, rows, biased) != IR_NONE &&
+           (chance(random, 70) || add_epilogue(g, random, x.rank - 1));
+}
+
+bool sized_head(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return add_head(g, random, DIMS(batch, 128, 768), 50257, false, false) != IR_NONE;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensor copies (TMA): maps, loads that land late, stores that read late. */
+#include "tests/emulate/async.h"
+#include "tests/emulate/emulate.h"
+
+#include <cstring>
+
+enum { CHUNK = 16, MAP_BYTES = 128 };
+static_assert(sizeof(struct async_map) <= MAP_BYTES, "a map fits into a CUtensorMap");
+
+static bool dims_fit(int rank, const int64_t *dim, const int64_t *stride, const int32_t *box)
+{
+    for (int i = 0; i < rank; i++)
+        if (dim[i] < 1 || dim[i] > INT64_C(1) << 32 || box[i] < 1 || box[i] > 256 ||
+            (i > 0 && (stride[i] <= 0 || stride[i] % 16 || stride[i] >= INT64_C(1) << 40)))
+            return false;
+    return true;
+}
+
+bool emulate_map(void *map, const void *data, int size, int rank, const int64_t *dim,
+                 const int64_t *stride, const int32_t *box, int swizzle)
+{
+    struct async_map m = {};
+    if (rank < 1 || rank > 5 || (uintptr_t)data % 16 || (uintptr_t)map % 64 ||
+        !dims_fit(rank, dim, stride, box) || (size != 1 && size != 2 && size != 4) ||
+        box[0] * size % CHUNK || (swizzle && swizzle != 32 && swizzle != 64 && swizzle != 128) ||
+        (swizzle && box[0] * size > swizzle))
+        return false;
+    m.data = (uint64_t)(uintptr_t)data;
+    m.rank = (uint8_t)rank;
+    m.size = (uint8_t)size;
+    m.swizzle = (uint8_t)swizzle;
+    for (int i = 0; i < 5; i++) {
+        m.dim[i] = i < rank ? dim[i] : 1;
+        m.stride[i] = i == 0 ? (uint64_t)size : i < rank ? (uint64_t)stride[i] : 0;
+        m.box[i] = i < rank ? (uint16_t)box[i] : 1;
+    }
+    memset(map, 0, MAP_BYTES);
+    memcpy(map, &m, sizeof(m));
+    return true;
+}
+
+static uint32_t line_of(const struct async_map &m)
+{
+    return (uint32_t)m.box[0] * m.size;
+}
+
+static uint32_t lines_of(const struct async_map &m)
+{
+    return (uint32_t)m.box[1] * m.box[2] * m.box[3] * m.box[4];
+}
+
+/* The copy, checked, without its bytes. */
+static struct async_copy copy_of(const void *map, const void *shared, int rank,
+                                 const int32_t *first)
+{
+    struct async_copy c = {};
+    memcpy(&c.map, map, sizeof(c.map));
+    c.at = async_address(async_now(), shared);
+    if (c.map.rank != rank)
+        emulate_fail("a tensor copy of another rank than its map");
+    if (c.at % (c.map.swizzle ? 8u * c.map.swizzle : 128u))
+        emulate_fail("a tensor copy whose place in shared memory is not aligned");
+    if (c.map.swizzle && line_of(c.map) != c.map.swizzle)
+        emulate_fail("a tensor copy whose lines are shorter than its swizzle");
+    for (int i = 0; i < rank; i++)
+        c.first[i] = first[i];
+    return c;
+}
+
+/* Element `x` of line `line` of the box in memory; NULL: outside of the tensor. */
+static char *element(const struct async_copy &c, uint32_t line, uint32_t x)
+{
+    uint64_t at = c.map.data;
+    for (int i = 0; i < 5; i++) {
+        uint32_t in = i == 0 ? x : line % c.map.box[i];
+        int64_t p = (int64_t)c.first[i] + in;
+        if (i > 0)
+            line /= c.map.box[i];
+        if (p < 0 || p >= c.map.dim[i])
+            return nullptr;
+        at += (uint64_t)p * c.map.stride[i];
+    }
+    return reinterpret_cast<char *>((uintptr_t)at);
+}
+
+/* The address of 16 bytes of the box. */
+static uint32_t chunk_at(const struct async_copy &c, uint32_t line, uint32_t byte)
+{
+    return async_swizzle(c.at + line * line_of(c.map) + byte, c.map.swizzle);
+}
+
+static bool moves(const struct async_copy &c, bool load, uint32_t line, uint32_t byte, char *chunk)
+{
+    bool any = false;
+    for (uint32_t b = 0; b < CHUNK; b += c.map.size) {
+        char *at = element(c, line, (byte + b) / c.map.size);
+        any = any || at;
+        if (load && at)
+            memcpy(chunk + b, at, c.map.size);
+        else if (load)
+            memset(chunk + b, 0, c.map.size);
+        else if (at)
+            memcpy(at, chunk + b, c.map.size);
+    }
+    return any;
+}
+
+void async_land(struct async *a, const struct async_copy &c)
+{
+    char chunk[CHUNK];
+    for (uint32_t line = 0; line < lines_of(c.map); line++)
+        for (uint32_t byte = 0; byte < line_of(c.map); byte += CHUNK) {
+            moves(c, true, line, byte, chunk);
+            async_write(a, chunk_at(c, line, byte), chunk, CHUNK);
+        }
+    async_barrier_bytes(a, c.barrier, (int64_t)lines_of(c.map) * line_of(c.map));
+}
+
+void emulate_tensor_load(void *to, const void *map, uint64_t *barrier, int rank,
+                         const int32_t *first)
+{
+    struct async *a = async_now();
+    struct async_copy c = copy_of(map, to, rank, first);
+    c.barrier = barrier;
+    async_claim(a, c.at, (size_t)lines_of(c.map) * line_of(c.map));
+    a->loads.push_back(c);
+}
+
+static std::vector<char> content_of(struct async *a, const struct async_copy &c)
+{
+    std::vector<char> all((size_t)lines_of(c.map) * line_of(c.map));
+    async_read(a, c.at, all.data(), all.size());
+    return all;
+}
+
+void emulate_tensor_store(const void *map, const void *from, int rank, const int32_t *first)
+{
+    struct async *a = async_now();
+    struct async_copy c = copy_of(map, from, rank, first);
+    c.thread = async_thread();
+    c.group = a->store_groups[(size_t)c.thread];
+    c.content = content_of(a, c);
+    a->stores.push_back(c);
+}
+
+void emulate_bulk_commit(void)
+{
+    async_now()->store_groups[(size_t)async_thread()]++;
+}
+
+static void write_out(struct async *a, const struct async_copy &c)
+{
+    if (content_of(a, c) != c.content)
+        emulate_fail("shared memory that changed while a tensor store read it");
+    char chunk[CHUNK];
+    for (uint32_t line = 0; line < lines_of(c.map); line++)
+        for (uint32_t byte = 0; byte < line_of(c.map); byte += CHUNK) {
+            async_read(a, chunk_at(c, line, byte), chunk, CHUNK);
+            moves(c, false, line, byte, chunk);
+        }
+}
+
+void emulate_bulk_wait(int pending)
+{
+    struct async *a = async_now();
+    int thread = async_thread(), upto = a->store_groups[(size_t)thread] - pending;
+    std::vector<struct async_copy> rest;
+    for (const struct async_copy &c : a->stores)
+        if (c.thread == thread && c.group < upto)
+            write_out(a, c);
+        else
+            rest.push_back(c);
+    a->stores.swap(rest);
+}
