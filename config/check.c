@@ -223,6 +223,19 @@ static enum status check_precision(const struct config_model *model, const char 
                             "fp32, tf32, fp16 or bf16");
 }
 
+static enum status check_build_limits(const struct config_model *model, const char *section,
+                                      struct report *report)
+{
+    const char *key = model->max_bytes        ? "max_bytes"
+                      : model->memory_percent ? "memory_percent"
+                      : model->workspace      ? "workspace"
+                                              : NULL;
+    return !key || ends_with(model->path, ".onnx")
+               ? STATUS_OK
+               : report_set(report, section, key, model->path,
+                            "no such key: only an .onnx is built with it");
+}
+
 static enum status check_new_shape(const struct config_model *model, const char *section,
                                    struct report *report)
 {
@@ -308,6 +321,7 @@ static enum status check_model(const struct config *config, uint32_t index, stru
     TRY(check_rising(model->batches, model->batches_count, section, "batches", report));
     TRY(check_inputs(model, section, report));
     TRY(check_precision(model, section, report));
+    TRY(check_build_limits(model, section, report));
     TRY(check_new_shape(model, section, report));
     TRY(check_pipeline(model, section, report));
     TRY(check_sizes(model, section, report));

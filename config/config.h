@@ -85,13 +85,14 @@ struct config_input {
     uint32_t bias_count;
 };
 
-/* What sizes an .onnx is built for, and what its layers run on, as `inferctl build` has it: its
- * option, and the key here. Each text is NAME=WHAT, but in `keep` a name. */
+/* What sizes and types an .onnx is built for, and what its layers run on, as `inferctl build` has
+ * it: its option, and the key here. Each text is NAME=WHAT, but in `keep` a name. */
 #define CONFIG_SIZES(X)                                                                            \
     X(DIMS, dims, "--dim")                                                                         \
     X(SHAPES, shapes, "--shape")                                                                   \
     X(PROFILES, profiles, "--profiles")                                                            \
     X(VALUES, values, "--value")                                                                   \
+    X(OUTPUT_TYPES, output_types, "--output-type")                                                 \
     X(PIN, pin, "--pin")                                                                           \
     X(KEEP, keep, "--keep")
 
@@ -115,8 +116,13 @@ struct config_model {
     uint32_t queue_limit; /* 0: the server's */
     uint32_t instances;   /* batches at a time; 0: as many as there are workers */
     char *precision;      /* of an .onnx: one of CONFIG_PRECISIONS; NULL: fp32 */
-    char *on_new_shape;   /* of an .onnx: one of CONFIG_NEW_SHAPES; NULL: nothing is built */
-    uint32_t *batches;    /* profiles to build for an .onnx; empty: the builder's default */
+    /* What a profile of an .onnx may need, and a layer's kernel for its scratch memory; 0: as
+     * the build has it. */
+    uint64_t max_bytes;
+    uint32_t memory_percent; /* the same as a part of the device's memory */
+    uint64_t workspace;
+    char *on_new_shape; /* of an .onnx: one of CONFIG_NEW_SHAPES; NULL: nothing is built */
+    uint32_t *batches;  /* profiles to build for an .onnx; empty: the builder's default */
     uint32_t batches_count;
     struct config_input *inputs; /* of an .onnx; those not named are served as they are */
     uint32_t inputs_count;

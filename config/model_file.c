@@ -392,22 +392,10 @@ static enum status numbers_take(const struct making *m, const char *key, const c
     return STATUS_OK;
 }
 
-/* "shape:ids" with "*x1..512" is the builder's --shape ids=*x1..512. */
-static enum status size_take(const struct making *m, const char *key, const char *text)
+static enum status size_add(const struct making *m, enum config_size kind, const char *key,
+                            const char *name, const char *text)
 {
-    static const char *const known[CONFIG_SIZE_COUNT_] = {[CONFIG_DIMS] = "dim",
-                                                          [CONFIG_SHAPES] = "shape",
-                                                          [CONFIG_PROFILES] = "profiles",
-                                                          [CONFIG_VALUES] = "value"};
-    const char *name = strchr(key, ':') + 1;
-    struct config_texts *list = m->file->config.sizes;
-    for (uint32_t k = 0; k < CONFIG_SIZE_COUNT_; k++)
-        if (known[k] && strlen(known[k]) == (size_t)(name - 1 - key) &&
-            strncmp(known[k], key, strlen(known[k])) == 0)
-            list = &m->file->config.sizes[k];
-    if (!*name || *name == '-' || !*text || strspn(text, "0123456789.,x*+-eE") != strlen(text))
-        return refuse(m, "parameter '%s': expected sizes such as \"1..8x1..512\", got \"%s\"", key,
-                      text);
+    struct config_texts *list = &m->file->config.sizes[kind];
     if (list->count == CONFIG_SIZES_MAX)
         return refuse(m, "parameter '%s': expected at most %d of its kind", key, CONFIG_SIZES_MAX);
     void *made = list->items;
@@ -419,6 +407,34 @@ static enum status size_take(const struct making *m, const char *key, const char
         return error_no_memory(m->err, "%s", m->binding.name);
     list->count++;
     return STATUS_OK;
+}
+
+/* "shape:ids" with "*x1..512" is the builder's --shape ids=*x1..512. */
+static enum status size_take(const struct making *m, const char *key, const char *text)
+{
+    static const char *const known[CONFIG_SIZE_COUNT_] = {[CONFIG_DIMS] = "dim",
+                                                          [CONFIG_SHAPES] = "shape",
+                                                          [CONFIG_PROFILES] = "profiles",
+                                                          [CONFIG_VALUES] = "value"};
+    const char *name = strchr(key, ':') + 1;
+    enum config_size kind = CONFIG_DIMS;
+    for (uint32_t k = 0; k < CONFIG_SIZE_COUNT_; k++)
+        if (known[k] && strlen(known[k]) == (size_t)(name - 1 - key) &&
+            strncmp(known[k], key, strlen(known[k])) == 0)
+            kind = (enum config_size)k;
+    if (!*name || *name == '-' || !*text || strspn(text, "0123456789.,x*+-eE") != strlen(text))
+        return refuse(m, "parameter '%s': expected sizes such as \"1..8x1..512\", got \"%s\"", key,
+                      text);
+    return size_add(m, kind, key, name, text);
+}
+
+static enum status output_take(const struct making *m, const char *key, const char *text)
+{
+    static const char *const known[] = {"fp16", "uint8", "int8", NULL};
+    const char *name = strchr(key, ':') + 1;
+    if (!is_one_of(text, known) || !*name || *name == '-')
+        return refuse(m, "parameter '%s': expected fp16, uint8 or int8, got \"%s\"", key, text);
+    return size_add(m, CONFIG_OUTPUT_TYPES, key, name, text);
 }
 
 static const struct {
@@ -437,6 +453,7 @@ static const struct {
     {"shape", true, size_take},
     {"profiles", true, size_take},
     {"value", true, size_take},
+    {"output_type", true, output_take},
 };
 
 static enum status parameter_make(const struct making *m, const struct written_parameter *p)

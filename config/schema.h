@@ -97,6 +97,9 @@ enum {
     X(queue_limit, U32, 0, 1 << 20)                                                                \
     X(instances, U32, 0, 256)                                                                      \
     X(precision, TEXT, 1, CONFIG_NAME_MAX)                                                         \
+    X(max_bytes, BYTES, 0, 64 * TERABYTE)                                                          \
+    X(memory_percent, U32, 0, 100)                                                                 \
+    X(workspace, BYTES, 0, 64 * TERABYTE)                                                          \
     X(on_new_shape, TEXT, 1, CONFIG_NAME_MAX)
 
 #define CONFIG_INPUT_FIELDS(X)                                                                     \
@@ -140,6 +143,7 @@ enum {
     X(shapes)                                                                                      \
     X(profiles)                                                                                    \
     X(values)                                                                                      \
+    X(output_types)                                                                                \
     X(pin)                                                                                         \
     X(keep)                                                                                        \
     X(inputs)                                                                                      \
@@ -175,7 +179,7 @@ struct raw_input {
 
 struct raw_model {
     CONFIG_MODEL_FIELDS(CONFIG_RAW_MEMBER)
-    struct raw_list preferred, batches, dims, shapes, profiles, values, pin, keep;
+    struct raw_list preferred, batches, dims, shapes, profiles, values, output_types, pin, keep;
     struct raw_input *inputs;
     uint32_t inputs_count;
 };

@@ -33,7 +33,9 @@ struct child_build {
     uint32_t n_inputs;
     const struct config_texts *sizes; /* CONFIG_SIZE_COUNT_ of them; NULL: none */
     const char *precision;            /* NULL: fp32 */
-    char *const *plugins;             /* files; may be none */
+    uint64_t max_bytes, workspace;    /* 0: the build's own, as the next */
+    uint32_t memory_percent;
+    char *const *plugins; /* files; may be none */
     uint32_t n_plugins;
     uint32_t timeout_s;
     uint64_t memory_bytes;      /* 0: three quarters of the machine's */

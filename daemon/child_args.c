@@ -83,6 +83,28 @@ static void sizes_fill(struct child_args *args, const struct child_build *build,
         }
 }
 
+static void limits_fill(struct child_args *args, const struct child_build *build, uint32_t *n)
+{
+    const struct {
+        const char *option;
+        uint64_t bytes;
+    } sizes[] = {{"--max-bytes", build->max_bytes}, {"--workspace", build->workspace}};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        if (!sizes[i].bytes)
+            continue;
+        snprintf(args->limits[i], sizeof(args->limits[i]), "%llu",
+                 (unsigned long long)sizes[i].bytes);
+        args->argv[(*n)++] = (char *)(uintptr_t)sizes[i].option;
+        args->argv[(*n)++] = args->limits[i];
+    }
+    static char fraction[] = "--memory-fraction";
+    if (!build->memory_percent)
+        return;
+    snprintf(args->limits[2], sizeof(args->limits[2]), "%.2f", build->memory_percent / 100.0);
+    args->argv[(*n)++] = fraction;
+    args->argv[(*n)++] = args->limits[2];
+}
+
 static bool argv_fill(struct child_args *args, const struct child_build *build)
 {
     uint32_t n = 0;
@@ -111,6 +133,7 @@ static bool argv_fill(struct child_args *args, const struct child_build *build)
         args->argv[n++] = precision;
         args->argv[n++] = (char *)(uintptr_t)build->precision;
     }
+    limits_fill(args, build, &n);
     for (uint32_t i = 0; i < MIN(build->n_plugins, (uint32_t)PLUGINS_OF_BUILD); i++) {
         args->argv[n++] = plugin;
         args->argv[n++] = build->plugins[i];

@@ -14,6 +14,7 @@ struct child_args {
     char **argv;  /* NULL at the end */
     char **texts; /* what was made for inputs; NULL at the end */
     char model[320], plan[16], threads[16], batches[512];
+    char limits[3][24];
 };
 
 /* False: no memory. */

@@ -123,6 +123,9 @@ uint64_t wanted_build_digest(const struct config_model *config)
         }
     if (config->precision)
         digest = mix(digest, config->precision, strlen(config->precision));
+    const uint64_t limits[] = {config->max_bytes, config->memory_percent, config->workspace};
+    if (limits[0] || limits[1] || limits[2])
+        digest = mix(digest, limits, sizeof(limits));
     return digest;
 }
 

@@ -27,7 +27,7 @@
 #include "engine/ir/ir.h"
 
 enum {
-    BACKEND_ABI = 8,
+    BACKEND_ABI = 9,
     BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
     TACTIC_NAME_MAX = 96,
     TACTIC_BLOB_MAX = 512,
@@ -102,6 +102,10 @@ struct tactic {
      * tactic. */
     const void *code;
     uint64_t code_size;
+    /* For the tuner alone, and not stored. Candidates that take long to compile are of a kin, which
+     * is a number above 0 among the node's. Those of wave 0 are tried like all others, and those of
+     * a later wave only where their kin's earlier ones have come close to the best. */
+    uint8_t kin, wave;
     uint32_t n_in, n_out; /* min(node's, TACTIC_PORTS_MAX) */
     struct tactic_port in[TACTIC_PORTS_MAX];
     struct tactic_port out[IR_MAX_OUTPUTS];
@@ -172,10 +176,10 @@ enum backend_feature {
     BACKEND_MERGE = 2,     /* nodes of one kind that read the same input are worth merging */
     BACKEND_SCALES = 4,    /* the backend has kernels for formats with a scale */
     BACKEND_WIDENS = 8,   /* 16-bit floats of a model are computed in FP32 (engine/build/widen.h) */
-    BACKEND_LANES = 16,   /* products are faster if their rows are whole vectors of 8 */
     BACKEND_F8 = 32,      /* the backend has kernels for floats of 8 bits */
     BACKEND_SIGNED = 64,  /* of 8-bit integers, products read those with a sign alone */
     BACKEND_TABLES = 128, /* chains of functions of one tensor of bytes are looked up */
+    BACKEND_PICKS = 256,  /* gathers of channels read and write channels last */
 };
 
 struct backend {
@@ -242,13 +246,18 @@ struct backend {
      * last call (0 at the first call), because other work had it. NULL: that cannot be known.
      * [opt] */
     uint64_t (*longest_wait)(struct backend_stream *stream);
+    /* Called right before a launch of the op that is timed: brings the threads that run it onto
+     * processors, where they may stay bound until the stream is freed. False: other work did not
+     * let them. [opt] */
+    bool (*op_gather)(struct backend_op *op, struct backend_stream *stream);
     enum status (*copy)(struct backend_stream *stream, enum copy_direction direction,
                         const struct backend_copy *copies, uint32_t n, struct error *err);
 
     /* --- build time --- */
     /* Visits every way to run the node within `precision`, best guess first. If none is visited,
      * the backend cannot run this node. A tactic of REFORMAT keeps the formats of the node's
-     * tensors, because they say what to do. An error comes from the visitor or from the device. */
+     * tensors, because they say what to do. An error comes from the visitor or from the device.
+     * Many threads call this at once if the backend compiles. */
     enum status (*candidates)(struct device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err);

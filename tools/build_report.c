@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "engine/ir/ops.h"
 #include "tools/exactness.h"
 
 enum { FAMILIES_MAX = 24, FAMILY_MAX = 24, NAMED_MAX = 6 };
@@ -94,6 +95,21 @@ static void print_where(const struct families *f)
         if (first)
             print_backend(f, f->list[i].backend);
     }
+}
+
+/* "  in place at batch 1: 12 concatenations, 3 slices" */
+static void print_in_place(const struct plan_profile *profile)
+{
+    const struct ir_graph *graph = profile->graph;
+    uint32_t joins = 0, cuts = 0;
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        joins += !node->tactic && ir_op_has(node->op, IR_TRAIT_JOINS);
+        cuts += !node->tactic && ir_op_has(node->op, IR_TRAIT_CUTS);
+    }
+    if (joins || cuts)
+        printf("  in place at batch %u: %u concatenation%s, %u slice%s\n", profile->batch, joins,
+               joins == 1 ? "" : "s", cuts, cuts == 1 ? "" : "s");
 }
 
 static bool is_on_host(const struct ir_node *node)
@@ -199,6 +215,24 @@ static void print_sizes(const struct plan *plan)
     }
 }
 
+static double seconds(const struct tune_effort *e, enum tune_phase phase)
+{
+    return (double)e->ns[phase] / 1e9;
+}
+
+/* Where the build's own time went. */
+static void print_effort(const struct build_report *r)
+{
+    const struct tune_effort *e = &r->effort;
+    printf(
+        "  tuning: %u candidates listed in %.1f s, %u compiled in %.1f s (%u of them slowly, %.0f "
+        "core seconds), %u timed in %.1f s, %u from the cache, %u not tried; chosen in %.1f s, "
+        "compared with fp32 in %.1f s\n",
+        e->listed, seconds(e, TUNE_LIST), e->compiled, seconds(e, TUNE_COMPILE), e->slow,
+        (double)e->core_ns / 1e9, r->timed, seconds(e, TUNE_TIME), r->from_cache, r->given_up,
+        seconds(e, TUNE_CHOOSE), seconds(e, TUNE_JUDGE));
+}
+
 void build_report_print(const struct plan *plan, const struct build_report *report, bool all)
 {
     const struct ir_graph *graph = plan->profiles[plan->n_profiles - 1].graph;
@@ -212,6 +246,8 @@ void build_report_print(const struct plan *plan, const struct build_report *repo
     print_fusion(report, all);
     print_ranges(&report->ranges);
     print_where(&f);
+    for (uint32_t i = 0; i < plan->n_profiles; i++)
+        print_in_place(&plan->profiles[i]);
     if (device)
         print_named("on the CPU", graph, f.ns, is_on_host);
     for (uint32_t i = 0; i < TUNE_REASONS; i++)
@@ -219,6 +255,8 @@ void build_report_print(const struct plan *plan, const struct build_report *repo
             printf("    %s\n", report->host[i]);
     print_named("no fast kernel", graph, f.ns, is_reference);
     exactness_print(plan, "  ", all ? UINT32_MAX : NAMED_MAX);
-    if (all)
+    if (all) {
+        print_effort(report);
         print_profiles(plan);
+    }
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "engine/ir/ops.h"
 #include "engine/plan/plan.h"
 #include "tools/args.h"
 #include "tools/cleanup.h"
@@ -54,9 +55,12 @@ static uint64_t arena_bytes(const struct ir_graph *graph)
     return bytes;
 }
 
+/* Of a node that does not run: whether it renames a tensor, or its parts lie where they must. */
 static const char *tactic_of(const struct ir_node *node)
 {
-    return node->tactic ? node->tactic->name : "alias";
+    return node->tactic                            ? node->tactic->name
+           : ir_op_has(node->op, IR_TRAIT_RENAMES) ? "alias"
+                                                   : "in place";
 }
 
 static const char *precision_of(const struct ir_graph *graph, const struct ir_node *node)

@@ -62,24 +62,30 @@ static enum status read_events(struct memory_view *view, struct device *device, 
 
 /* --- layers --- */
 
-/* last[i]: the last node that reads tensor i's bytes, by any of their names. */
-static void find_last_uses(const struct ir_graph *g, uint32_t *last)
+/* first[i], last[i]: the first node that writes into tensor i's bytes and the last one that reads
+ * them, by any of their names. */
+static void find_uses(const struct ir_graph *g, uint32_t *first, uint32_t *last)
 {
     for (uint32_t i = 0; i < g->n_tensors; i++)
-        last[i] = ir_tensor(g, i)->producer;
+        first[i] = last[i] = ir_tensor(g, i)->producer;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        uint32_t root = plan_tensor_root(g, i);
+        first[root] = MIN(first[root], ir_tensor(g, i)->producer);
+    }
     for (uint32_t i = 0; i < g->n_nodes; i++)
         for (uint32_t k = 0; k < ir_node(g, i)->n_inputs; k++)
             if (ir_node(g, i)->inputs[k] != IR_NONE)
                 last[plan_tensor_root(g, ir_node(g, i)->inputs[k])] = i;
 }
 
-static uint64_t alive_at(const struct ir_graph *g, const uint32_t *last, uint32_t node)
+static uint64_t alive_at(const struct ir_graph *g, const uint32_t *first, const uint32_t *last,
+                         uint32_t node)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < g->n_tensors; i++) {
         const struct ir_tensor *t = ir_tensor(g, i);
         if (t->place == IR_PLACE_ARENA && t->alias_of == IR_NONE && t->producer != IR_NONE &&
-            t->producer <= node && last[i] >= node)
+            first[i] <= node && last[i] >= node)
             bytes += t->bytes;
     }
     return bytes;
@@ -88,19 +94,20 @@ static uint64_t alive_at(const struct ir_graph *g, const uint32_t *last, uint32_
 static enum status read_layers(struct memory_view *view, const struct ir_graph *g,
                                struct error *err)
 {
-    uint32_t *last = calloc((size_t)g->n_tensors + 1, sizeof(*last));
+    uint32_t *first = calloc(2 * ((size_t)g->n_tensors + 1), sizeof(*first));
     view->layers = calloc((size_t)g->n_nodes + 1, sizeof(*view->layers));
-    if (!last || !view->layers) {
-        free(last);
+    if (!first || !view->layers) {
+        free(first);
         return error_no_memory(err, "the account of memory");
     }
-    find_last_uses(g, last);
+    uint32_t *last = first + g->n_tensors + 1;
+    find_uses(g, first, last);
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         const struct ir_node *node = ir_node(g, i);
         if (plan_node_is_alias(g, node))
             continue;
         struct memory_layer *l = &view->layers[view->n_layers];
-        *l = (struct memory_layer){node, alive_at(g, last, i), node->workspace_bytes};
+        *l = (struct memory_layer){node, alive_at(g, first, last, i), node->workspace_bytes};
         const struct memory_layer *most = &view->layers[view->most];
         if (l->tensors + l->workspace > most->tensors + most->workspace)
             view->most = view->n_layers;
@@ -108,7 +115,7 @@ static enum status read_layers(struct memory_view *view, const struct ir_graph *
             view->largest = view->n_layers;
         view->n_layers++;
     }
-    free(last);
+    free(first);
     return STATUS_OK;
 }
 

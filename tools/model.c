@@ -56,6 +56,8 @@ const struct arg model_import_options[] = {
      "its value is S times what is sent; one S, or one a channel"},
     {"input-bias", 0, ARG_TEXTS, FIELD(input_biases), "NAME=B,..",
      "plus B; one, or one a channel"},
+    {"output-type", 0, ARG_TEXTS, FIELD(output_types), "NAME=T",
+     "what clients get a float output as: fp16, or the uint8 or int8 that the model has it from"},
     NO_MORE,
 };
 
@@ -71,7 +73,7 @@ const struct arg model_tune_options[] = {
     {"missing-ranges", 0, ARG_TEXT, FIELD(missing_ranges), "WHAT",
      "keep: what has no range stays a float; error (default): refuse it"},
     {"pin", 0, ARG_TEXTS, FIELD(pin), "LAYER=WHAT",
-     "what layers run on, such as conv*=fp16, fc=cpu, head=!cublaslt*"},
+     "what layers run on, such as conv*=fp16, fc=cpu, head=!cublaslt*, *=~int8"},
     {"keep", 0, ARG_TEXTS, FIELD(keep), "LAYER,..", "layers that stay in their own types"},
     {"max-bytes", 0, ARG_BYTES, FIELD(max_bytes), "N[MiB]",
      "most memory a profile may need (default: the device's)"},
@@ -84,6 +86,8 @@ const struct arg model_tune_options[] = {
     {"no-tune", 0, ARG_FLAG, FIELD(no_tune), NULL,
      "time nothing: take what the cache knows, or heuristics"},
     {"retune", 0, ARG_FLAG, FIELD(retune), NULL, "time all, whatever the cache knows"},
+    {"thorough", 0, ARG_FLAG, FIELD(thorough), NULL,
+     "on a GPU: compile and time each kernel, also those that promise little"},
     {"min-segment", 0, ARG_U32, FIELD(min_segment), "N",
      "on a GPU: leave runs of fewer layers than N to the CPU"},
     NO_MORE,
@@ -326,6 +330,9 @@ struct served {
     char names[ARG_LIST_MAX][128];
     float numbers[SERVED_NUMBERS_MAX]; /* scales and biases of all of them */
     uint32_t n, n_numbers;
+    struct build_output outputs[ARG_LIST_MAX];
+    char output_names[ARG_LIST_MAX][128];
+    uint32_t n_outputs;
 };
 
 /* Finds or makes the entry of that name; `rest` is what stands behind "NAME=". */
@@ -390,9 +397,29 @@ static enum status parse_types(const struct model_args *args, struct served *s, 
     return STATUS_OK;
 }
 
+static enum status parse_outputs(const struct model_args *args, struct served *s, struct error *err)
+{
+    for (uint32_t i = 0; i < args->output_types.n; i++) {
+        const char *text = args->output_types.list[i], *rest = "";
+        char *name = s->output_names[i];
+        bool ok = args_split(text, name, sizeof(s->output_names[i]), &rest);
+        s->outputs[i] = (struct build_output){name, build_served_output_type(rest)};
+        if (!ok || s->outputs[i].dtype == DTYPE_NONE)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "--output-type '%s': the form is NAME=fp16, =uint8 or =int8", text);
+        for (uint32_t k = 0; k < i; k++)
+            if (!strcmp(s->output_names[k], name))
+                return error_set(err, STATUS_INVALID_ARGUMENT, "--output-type '%s': given twice",
+                                 text);
+    }
+    s->n_outputs = args->output_types.n;
+    return STATUS_OK;
+}
+
 static enum status parse_served(const struct model_args *args, struct served *s, struct error *err)
 {
     TRY(parse_types(args, s, err));
+    TRY(parse_outputs(args, s, err));
     struct build_input *input;
     const char *rest;
     for (uint32_t i = 0; i < args->input_scales.n; i++) {
@@ -498,10 +525,12 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
         .sizes = s->wishes->sizes,
         .n_sizes = args->profiles.n,
         .inputs = s->served.list,
+        .outputs = s->served.outputs,
         .workspace = args->workspace,
         .pins = &s->pins.made,
         .no_timing = args->no_tune,
         .retune = args->retune,
+        .thorough = args->thorough,
         .min_segment = args->min_segment,
         .sensitivity = args->sensitivity,
         .log = log,
@@ -521,6 +550,7 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
     TRY(wishes_parse(args, s->wishes, err));
     TRY(parse_served(args, &s->served, err));
     s->options.n_inputs = s->served.n;
+    s->options.n_outputs = s->served.n_outputs;
     if (device && !device->backend->host_memory)
         TRY(backend_host_open(device, &s->host, err));
     s->options.host = s->host;

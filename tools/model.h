@@ -23,7 +23,7 @@
 struct model_args {
     const char *device, *precision, *timing_cache, *fault, *max_error, *data;
     struct arg_texts dims, shapes, profiles, values;
-    struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
+    struct arg_texts input_types, input_scales, input_biases, output_types; /* of a .onnx */
     struct arg_texts ranges, plugins;
     struct arg_texts pin, keep;
     const char *missing_ranges;
@@ -31,7 +31,7 @@ struct model_args {
     uint64_t max_bytes; /* 0: the device's memory */
     uint64_t workspace;
     double memory_fraction; /* 0: not given */
-    bool no_tune, retune, reference_only;
+    bool no_tune, retune, thorough, reference_only;
     build_sensitivity sensitivity; /* as in build_options; set by build alone */
     bool track_memory; /* from the opening of the device on; set by bench --memory alone */
     uint32_t verbose;  /* 1: a longer report; 2: info; 3: everything */

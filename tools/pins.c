@@ -55,7 +55,8 @@ static bool is_backend(const char *name)
 static enum status set_what(struct parser *p, struct tune_pin *pin, struct error *err)
 {
     pin->excludes = pin->what[0] == '!';
-    pin->what += pin->excludes;
+    pin->wishes = pin->what[0] == '~';
+    pin->what += pin->excludes || pin->wishes;
     pin->kind = find_precision(pin->what, &pin->precision) ? TUNE_PIN_PRECISION
                 : is_backend(pin->what)                    ? TUNE_PIN_BACKEND
                                                            : TUNE_PIN_TACTIC;
@@ -64,6 +65,11 @@ static enum status set_what(struct parser *p, struct tune_pin *pin, struct error
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "--%.128s: tensors have ranges only with --precision %s", pin->said,
                          pin->what);
+    if (pin->kind == TUNE_PIN_PRECISION && pin->wishes && pin->precision != PRECISION_F32 &&
+        pin->precision != p->precision)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "--%.128s: there are such kernels only with --precision %s", pin->said,
+                         pin->what);
     return STATUS_OK;
 }
 
@@ -71,7 +77,7 @@ static enum status parse_pin(struct parser *p, const char *text, struct error *e
 {
     struct tune_pin *pin = NULL;
     const char *equals = strchr(text, '=');
-    const char *what = equals ? equals + 1 + (equals[1] == '!') : NULL;
+    const char *what = equals ? equals + 1 + (equals[1] == '!' || equals[1] == '~') : NULL;
     if (!equals || equals == text || !*what)
         return error_set(err, STATUS_INVALID_ARGUMENT, "--pin '%.128s': the form is LAYER=WHAT",
                          text);

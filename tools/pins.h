@@ -2,7 +2,7 @@
 /*
  * --pin LAYER=WHAT and --keep LAYER,..: what layers may run on (engine/tune/pin.h). WHAT is a
  * precision's name, a backend's, or else a pattern of kernels' names; with a ! before it, all but
- * that. --keep LAYER is --pin LAYER=fp32.
+ * that, and with a ~ that wherever there is such a kernel. --keep LAYER is --pin LAYER=fp32.
  */
 #ifndef INFERD_TOOLS_PINS_H
 #define INFERD_TOOLS_PINS_H

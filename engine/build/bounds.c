@@ -27,13 +27,30 @@ static void find_last_uses(const struct ir_graph *g, uint32_t *last)
                 last[ir_node(g, i)->inputs[k]] = i;
 }
 
-/* A reshape renames the bytes of its input and adds none. */
+/* What nodes have made of the inputs of a node, each of which counts once. */
+static uint64_t joined_bytes(const struct ir_graph *g, const struct ir_node *node)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        bool again = false;
+        for (uint32_t k = 0; k < i && !again; k++)
+            again = node->inputs[k] == node->inputs[i];
+        if (!again && ir_tensor(g, node->inputs[i])->producer != IR_NONE)
+            bytes += ir_tensor(g, node->inputs[i])->bytes;
+    }
+    return bytes;
+}
+
+/* A reshape renames the bytes of its input and adds none. A slice may be read where it is, and
+ * what is joined may be written where it is to be (parts.h). */
 static uint64_t made_bytes(const struct ir_graph *g, uint32_t tensor)
 {
     const struct ir_tensor *t = ir_tensor(g, tensor);
-    if (t->producer == IR_NONE || ir_op_has(ir_node(g, t->producer)->op, IR_TRAIT_RENAMES))
+    const struct ir_node *node = t->producer == IR_NONE ? NULL : ir_node(g, t->producer);
+    if (!node || ir_op_has(node->op, IR_TRAIT_RENAMES) || ir_op_has(node->op, IR_TRAIT_CUTS))
         return 0;
-    return t->bytes;
+    uint64_t there = ir_op_has(node->op, IR_TRAIT_JOINS) ? joined_bytes(g, node) : 0;
+    return t->bytes - MIN(t->bytes, there);
 }
 
 static void add_alive(const struct ir_graph *g, const uint32_t *last, struct sums *sums)

@@ -12,7 +12,9 @@
 #include "engine/build/instances.h"
 #include "engine/build/pads.h"
 #include "engine/build/tails.h"
+#include "engine/build/ties.h"
 #include "engine/build/widen.h"
+#include "engine/engine.h"
 #include "engine/passes/pass.h"
 #include "engine/quant/emulate.h"
 
@@ -46,7 +48,8 @@ struct builder {
     struct build_store *store;
     struct build_tails *tails;
     struct tune_history *history;
-    struct guard *guard; /* NULL: off */
+    struct guard *guard;       /* NULL: off */
+    struct device *guard_host; /* a CPU with all cores, beside a device; NULL: none */
     struct plan *plan;
     uint32_t batch, point; /* being built */
     struct build_report report;
@@ -85,8 +88,8 @@ static enum status fuse_graph(struct ir_graph *graph, const struct build_options
     if (options->device) {
         context.attention = options->device->backend->features & BACKEND_ATTENTION;
         context.merge = options->device->backend->features & BACKEND_MERGE;
-        context.lanes = options->device->backend->features & BACKEND_LANES;
         context.tables = options->device->backend->features & BACKEND_TABLES;
+        context.picks = options->device->backend->features & BACKEND_PICKS;
     }
     report->imported = graph->n_nodes;
     if (options->device && options->device->backend->features & BACKEND_WIDENS)
@@ -137,12 +140,13 @@ static enum status make_graph(struct onnx_model *model, const struct build_optio
     return STATUS_OK;
 }
 
-/* The caller's options with the values of the largest point. */
+/* The caller's options with the values of the largest point. `alone`: as in build_wishes. */
 static enum status find_space(struct onnx_model *model, const struct build_options *options,
-                              struct arena *arena, struct build_space *space,
+                              bool alone, struct arena *arena, struct build_space *space,
                               struct build_options *out, struct error *err)
 {
-    const struct build_wishes wishes = {.dims = options->dims,
+    const struct build_wishes wishes = {.alone = alone,
+                                        .dims = options->dims,
                                         .n_dims = options->n_dims,
                                         .ranges = options->shapes,
                                         .n_ranges = options->n_shapes,
@@ -154,7 +158,7 @@ static enum status find_space(struct onnx_model *model, const struct build_optio
     *out = *options;
     out->dims = space->dims;
     out->n_dims = space->n_dims;
-    return STATUS_OK;
+    return build_ties_find(model, out, arena, space, err);
 }
 
 enum status build_graph(struct onnx_model *model, const struct build_options *options,
@@ -164,7 +168,7 @@ enum status build_graph(struct onnx_model *model, const struct build_options *op
     struct build_space space;
     struct build_options own;
     CLEANUP(arena_cleanup) struct arena *arena = arena_new(0);
-    TRY(find_space(model, options, arena, &space, &own, err));
+    TRY(find_space(model, options, false, arena, &space, &own, err));
     CLEANUP(build_tail_cleanup) struct onnx_tail tail = {.n_nodes = 0}; /* only runs need it */
     return make_graph(model, &own, batch, fused ? &unread : NULL, &tail, out, err);
 }
@@ -246,6 +250,7 @@ static enum status make_profile(struct builder *b, const struct build_options *i
         .precision = o->precision,
         .no_timing = o->no_timing,
         .retune = o->retune,
+        .thorough = o->thorough,
         .workspace = o->workspace,
         .pins = o->pins,
         .min_segment = o->min_segment,
@@ -290,6 +295,9 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
     char text[PROFILE_TEXT];
     b->report.timed += report.timed;
     b->report.disturbed += report.disturbed;
+    b->report.from_cache += report.from_cache;
+    b->report.given_up += report.given_up;
+    tune_effort_add(&b->report.effort, &report.effort);
     if (batch >= b->report.host_batch)
         memcpy(b->report.host, report.host, sizeof(report.host));
     b->report.host_batch = MAX(b->report.host_batch, batch);
@@ -614,12 +622,23 @@ static void tell_disturbed(const struct builder *b)
 
 /* --- exactness --- */
 
+/* fp32 of the whole model is more than the host's few threads are for. */
+static enum status open_guard_host(struct builder *b, struct error *err)
+{
+    const struct build_options *o = b->options;
+    const struct device_options all = {.reference_only = o->host && o->host->reference_only};
+    return o->host && o->guard != BUILD_GUARD_OFF
+               ? engine_device_open("cpu", &all, &b->guard_host, err)
+               : STATUS_OK;
+}
+
 static enum status make_guard(struct builder *b, struct error *err)
 {
     const struct build_options *o = b->options;
+    TRY(open_guard_host(b, err));
     double bound = o->max_error > 0 ? o->max_error : build_max_error(o->precision);
     const struct guard_options options = {
-        .host = o->host                           ? o->host
+        .host = b->guard_host                     ? b->guard_host
                 : o->device->backend->host_memory ? o->device
                                                   : NULL,
         .bound = o->guard == BUILD_GUARD_MEASURE ? GUARD_NO_BOUND : bound,
@@ -683,11 +702,19 @@ static enum status fill_plan(struct builder *b, struct error *err)
 {
     struct plan *plan = b->plan;
     uint32_t batches[PLAN_MAX_PROFILES] = {0}, n = 0;
-    TRY(find_space(b->model, b->options, b->arena, &b->space, &b->own, err));
+    const struct build_options *wished = b->options;
+    TRY(find_space(b->model, wished, false, b->arena, &b->space, &b->own, err));
     b->options = &b->own;
     TRY(check_precision(b, err));
     TRY(batch_dim_check(b, err));
     TRY(build_instances_find(b->model, b->options, &b->instances, err));
+    if (b->instances.batched && b->space.batch_sizes)
+        return error_set(
+            err, STATUS_INVALID_ARGUMENT,
+            "--profiles '%.64s': it counts instances, whose sizes are those of --batch",
+            b->space.batch_sizes);
+    if (!b->instances.batched && b->space.batch_high > 1 && !wished->batches)
+        TRY(find_space(b->model, wished, true, b->arena, &b->space, &b->own, err));
     plan->batched = b->instances.batched;
     TRY(choose_batches(b, batches, &n, err));
     TRY(make_guard(b, err));
@@ -723,6 +750,7 @@ enum status build_plan(struct onnx_model *model, const struct build_options *opt
         b.plan && b.history && b.tails ? fill_plan(&b, err) : error_no_memory(err, "the builder");
     tune_history_free(b.history);
     guard_free(b.guard);
+    engine_device_close(b.guard_host);
     build_tails_free(b.tails);
     build_store_unref(b.store);
     if (status) {

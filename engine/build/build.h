@@ -43,6 +43,8 @@ struct build_report {
     struct pass_tally passes[PASS_COUNT];
     uint32_t widened;                       /* tensors of 16-bit floats that are FP32 in the plan */
     uint32_t timed, disturbed;              /* candidates of all profiles, as in tune_report */
+    uint32_t from_cache, given_up;          /* the same */
+    struct tune_effort effort;              /* of all profiles */
     char host[TUNE_REASONS][TUNE_LINE_MAX]; /* of the largest profile, as in tune_report */
     uint32_t host_batch;                    /* that profile's */
     struct quant_report ranges;             /* of the last profile; 8 bits alone have them */
@@ -77,6 +79,8 @@ struct build_options {
     uint32_t n_values;
     const struct build_input *inputs; /* the inputs that are served as another type */
     uint32_t n_inputs;
+    const struct build_output *outputs; /* likewise */
+    uint32_t n_outputs;
     uint64_t max_bytes; /* a profile may need this much memory; 0: any amount */
     uint64_t workspace; /* as in tune_options, as these two: */
     const struct tune_pins *pins;
@@ -85,9 +89,10 @@ struct build_options {
     const struct guard_source *samples; /* that errors are measured on; NULL: random numbers */
     build_sensitivity sensitivity;      /* may be NULL */
     void *sensitivity_user;
-    bool no_timing;             /* choose by times from the cache, else by guesses */
-    bool retune;                /* time candidates anew whose times the cache has */
-    uint32_t min_segment;       /* as in tune_options */
+    bool no_timing; /* choose by times from the cache, else by guesses */
+    bool retune;    /* time candidates anew whose times the cache has */
+    bool thorough;  /* as in tune_options, like the next one */
+    uint32_t min_segment;
     struct tune_cache *cache;   /* may be NULL */
     const struct log_sink *log; /* may be NULL */
     /* Called on the caller's thread; may be NULL. */
@@ -121,10 +126,13 @@ void build_put_device(struct plan *plan, struct device *device, struct device *h
 
 /*
  * Gives every tensor of a tuned graph its place and every segment its arena: reshapes become
- * aliases, outputs go to the caller's buffer, the other tensors share an arena by lifetime.
- * *tensor_bytes is the size that the arena would have without sharing.
+ * aliases, and so do parts of tensors that are joined or cut (engine/build/parts.h); outputs go to
+ * the caller's buffer, the other tensors share an arena by lifetime. *tensor_bytes is the size that
+ * the arena would have without sharing.
  */
 enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err);
+/* The same, except that all concatenations and slices run, so that each writes its output. */
+enum status build_place_apart(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err);
 
 /* FAILED_PRECONDITION if the graph, tuned or not, needs more memory than `max_bytes` (0: any
  * amount) however it is placed; the error says what needs it. Takes linear time. */

@@ -39,6 +39,7 @@ enum status build_import(struct onnx_model *model, const struct build_options *o
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
     TRY(onnx_import(model, &import, &graph, err));
     TRY(build_serve(graph, options->inputs, options->n_inputs, err));
+    TRY(build_serve_outputs(graph, options->outputs, options->n_outputs, err));
     *out = STEAL(graph);
     return STATUS_OK;
 }

@@ -95,7 +95,7 @@ static enum status make_plan(struct observer *o, struct device *host, const stru
     if (!number_tensors(g))
         return error_no_memory(err, "a graph");
     TRY(tune_graph(g, &tune, NULL, err));
-    TRY(build_place(g, &profile->tensor_bytes, err));
+    TRY(build_place_apart(g, &profile->tensor_bytes, err));
     if (!bind(plan, "in", g->inputs, g->n_inputs, plan->inputs, &plan->n_inputs) ||
         !bind(plan, "out", g->outputs, g->n_outputs, plan->outputs, &plan->n_outputs))
         return error_no_memory(err, "a plan");

@@ -10,11 +10,12 @@
 #include "base/cleanup.h"
 #include "engine/build/build.h"
 #include "engine/build/pack.h"
+#include "engine/build/parts.h"
 #include "engine/ir/runs.h"
 
 struct planner {
     struct ir_graph *graph;
-    uint32_t *last_use; /* by tensor that is no alias: the last node that reads it */
+    uint32_t *first_use, *last_use; /* by root: the first node that writes there, the last reader */
     struct pack_block *blocks;
     uint32_t n_blocks;
     uint64_t sum;
@@ -140,11 +141,15 @@ static void place_outside_arena(struct ir_graph *graph)
     }
 }
 
-static void find_last_uses(struct planner *p)
+static void find_uses(struct planner *p)
 {
     const struct ir_graph *graph = p->graph;
     for (uint32_t i = 0; i < graph->n_tensors; i++)
-        p->last_use[i] = ir_tensor(graph, i)->producer;
+        p->first_use[i] = p->last_use[i] = ir_tensor(graph, i)->producer;
+    for (uint32_t i = 0; i < graph->n_tensors; i++) {
+        uint32_t root = plan_tensor_root(graph, i);
+        p->first_use[root] = MIN(p->first_use[root], ir_tensor(graph, i)->producer);
+    }
     for (uint32_t i = 0; i < graph->n_nodes; i++)
         for (uint32_t k = 0; k < ir_node(graph, i)->n_inputs; k++)
             if (ir_node(graph, i)->inputs[k] != IR_NONE)
@@ -173,7 +178,7 @@ static bool collect_blocks(struct planner *p)
         if (t->place != IR_PLACE_NONE || t->alias_of != IR_NONE)
             continue;
         t->place = IR_PLACE_ARENA;
-        ok = add_block(p, &t->offset, t->bytes, t->producer, p->last_use[i]);
+        ok = add_block(p, &t->offset, t->bytes, p->first_use[i], p->last_use[i]);
     }
     for (uint32_t i = 0; i < p->graph->n_nodes && ok; i++) {
         struct ir_node *node = ir_node(p->graph, i);
@@ -205,42 +210,56 @@ static enum status place_blocks(struct planner *p, struct error *err)
     return STATUS_OK;
 }
 
-/* An alias has the place of the tensor whose bytes it renames. */
+/* An alias has the place of the tensor that it lies in. */
 static void place_aliases(struct ir_graph *graph)
 {
     for (uint32_t i = 0; i < graph->n_tensors; i++) {
         struct ir_tensor *t = ir_tensor(graph, i);
         if (t->alias_of == IR_NONE)
             continue;
-        const struct ir_tensor *root = ir_tensor(graph, plan_tensor_root(graph, i));
+        uint64_t at;
+        const struct ir_tensor *root = ir_tensor(graph, plan_tensor_at(graph, i, &at));
         t->place = root->place;
-        t->offset = root->offset;
+        t->offset = root->offset + (root->place == IR_PLACE_ARENA ? at : 0);
     }
 }
 
 static void planner_deinit(struct planner *p)
 {
-    free(p->last_use);
+    free(p->first_use);
     free(p->blocks);
 }
 
-enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err)
+static enum status place(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err)
 {
     CLEANUP(planner_deinit) struct planner p = {.graph = graph};
     size_t n = (size_t)graph->n_tensors + graph->n_nodes + 1;
-    make_aliases(graph);
     TRY(gather_sides(graph, err));
     TRY(make_segments(graph, err));
     place_outside_arena(graph);
-    p.last_use = calloc(n, sizeof(*p.last_use));
+    p.first_use = calloc(2 * n, sizeof(*p.first_use));
     p.blocks = calloc(n, sizeof(*p.blocks));
-    if (!p.last_use || !p.blocks)
+    if (!p.first_use || !p.blocks)
         return error_no_memory(err, "the builder");
-    find_last_uses(&p);
+    p.last_use = p.first_use + n;
+    find_uses(&p);
     if (!collect_blocks(&p))
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: tensors are too large");
     TRY(place_blocks(&p, err));
     place_aliases(graph);
     *tensor_bytes = p.sum;
     return STATUS_OK;
+}
+
+enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err)
+{
+    make_aliases(graph);
+    TRY(build_parts(graph, err));
+    return place(graph, tensor_bytes, err);
+}
+
+enum status build_place_apart(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err)
+{
+    make_aliases(graph);
+    return place(graph, tensor_bytes, err);
 }

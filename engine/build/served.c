@@ -12,9 +12,9 @@
 static const struct {
     const char *name;
     enum dtype dtype;
-} types[] = {{"uint8", DTYPE_U8}, {"fp16", DTYPE_F16}};
+} types[] = {{"uint8", DTYPE_U8}, {"fp16", DTYPE_F16}, {"int8", DTYPE_I8}};
 
-enum dtype build_served_type(const char *name)
+enum dtype build_served_output_type(const char *name)
 {
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
         if (strcmp(types[i].name, name) == 0)
@@ -22,13 +22,20 @@ enum dtype build_served_type(const char *name)
     return DTYPE_NONE;
 }
 
-static enum status find_input(const struct ir_graph *graph, const char *name, uint32_t *out,
-                              struct error *err)
+enum dtype build_served_type(const char *name)
+{
+    enum dtype dtype = build_served_output_type(name);
+    return dtype == DTYPE_I8 ? DTYPE_NONE : dtype;
+}
+
+/* `what`: "input", "output". */
+static enum status find(const struct ir_graph *graph, const char *what, const uint32_t *list,
+                        uint32_t n, const char *name, uint32_t *out, struct error *err)
 {
     struct names names;
     names_init(&names, name, strlen(name));
-    for (uint32_t i = 0; i < graph->n_inputs; i++) {
-        const char *have = ir_tensor(graph, graph->inputs[i])->name;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *have = ir_tensor(graph, list[i])->name;
         names_add(&names, have);
         if (strcmp(have, name) == 0) {
             *out = i;
@@ -36,7 +43,7 @@ static enum status find_input(const struct ir_graph *graph, const char *name, ui
         }
     }
     return error_set(err, STATUS_INVALID_ARGUMENT,
-                     "served input '%s': the model has no such input; it has %s", name,
+                     "served %s '%s': the model has no such %s; it has %s", what, name, what,
                      names_text(&names));
 }
 
@@ -100,7 +107,7 @@ static uint32_t make_numbers(struct ir_graph *graph, const struct ir_tensor *lik
 /* The nodes from the served tensor to the model's own; `at` is the output of the last node. */
 struct chain {
     struct ir_graph *graph;
-    const char *name; /* of the input; the nodes' names begin with it */
+    const char *name; /* of the input or output; the nodes' names begin with it */
     uint32_t at, last;
     struct error *err;
 };
@@ -113,7 +120,7 @@ static enum status add_node(struct chain *c, enum ir_op op, const char *what, ui
     snprintf(name, sizeof(name), "%.100s/%s", c->name, what);
     uint32_t node = ir_node_add(c->graph, op, name, operand == IR_NONE ? 1 : 2, inputs);
     if (node == IR_NONE || !ir_attr_set_int(c->graph, node, key, value))
-        return error_no_memory(c->err, "served inputs");
+        return error_no_memory(c->err, "served types");
     TRY(ir_infer_apply(c->graph, node, NULL, 0, c->err));
     c->last = node;
     c->at = ir_node(c->graph, node)->outputs[0];
@@ -127,14 +134,14 @@ static enum status add_arithmetic(struct chain *c, enum ir_binary func, const ch
         return STATUS_OK;
     uint32_t numbers = make_numbers(c->graph, like, values, n);
     if (numbers == IR_NONE)
-        return error_no_memory(c->err, "served inputs");
+        return error_no_memory(c->err, "served types");
     return add_node(c, IR_OP_BINARY, what, numbers, IR_ATTR_FUNC, func);
 }
 
 static enum status serve(struct ir_graph *graph, const struct build_input *input, struct error *err)
 {
     uint32_t index = 0;
-    TRY(find_input(graph, input->name, &index, err));
+    TRY(find(graph, "input", graph->inputs, graph->n_inputs, input->name, &index, err));
     uint32_t old = graph->inputs[index];
     const struct ir_tensor like =
         *ir_tensor(graph, old); /* the array moves when tensors are added */
@@ -144,7 +151,7 @@ static enum status serve(struct ir_graph *graph, const struct build_input *input
         return STATUS_OK;
     uint32_t served = ir_tensor_add(graph, like.name, dtype, &like.shape);
     if (served == IR_NONE)
-        return error_no_memory(err, "served inputs");
+        return error_no_memory(err, "served types");
     struct chain c = {graph, like.name, served, IR_NONE, err};
     if (dtype != like.dtype)
         TRY(add_node(&c, IR_OP_CAST, "cast", IR_NONE, IR_ATTR_TO, like.dtype));
@@ -163,5 +170,66 @@ enum status build_serve(struct ir_graph *graph, const struct build_input *inputs
         TRY(serve(graph, &inputs[i], err));
     if (n) /* the new nodes stand behind their readers */
         TRY(ir_graph_compact(graph, err));
+    return STATUS_OK;
+}
+
+/* --- outputs --- */
+
+/* What the output is dequantised from; IR_NONE: from nothing that could be served instead. */
+static uint32_t quantised(const struct ir_graph *graph, uint32_t output, enum dtype dtype)
+{
+    uint32_t producer = ir_tensor(graph, output)->producer;
+    if (producer == IR_NONE || ir_node(graph, producer)->op != IR_OP_DEQUANTIZE)
+        return IR_NONE;
+    uint32_t x = ir_node(graph, producer)->inputs[0];
+    const struct ir_tensor *t = ir_tensor(graph, x);
+    return t->dtype == dtype && t->producer != IR_NONE && !ir_tensor_is_output(graph, x) ? x
+                                                                                         : IR_NONE;
+}
+
+static enum status serve_bytes(struct ir_graph *graph, uint32_t index, enum dtype dtype,
+                               struct error *err)
+{
+    struct ir_tensor *old = ir_tensor(graph, graph->outputs[index]);
+    uint32_t x = quantised(graph, graph->outputs[index], dtype);
+    if (x == IR_NONE)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "served output '%s': it cannot be served as %s, since the model does not "
+                         "make it from that by DequantizeLinear; it may be fp16",
+                         old->name, dtype_name(dtype));
+    ir_tensor(graph, x)->name = old->name;
+    old->name = "";
+    graph->outputs[index] = x;
+    return STATUS_OK;
+}
+
+static enum status serve_half(struct ir_graph *graph, uint32_t index, struct error *err)
+{
+    uint32_t old = graph->outputs[index];
+    const struct ir_tensor like = *ir_tensor(graph, old);
+    struct chain c = {graph, like.name, old, IR_NONE, err};
+    if (like.dtype == DTYPE_F16)
+        return STATUS_OK;
+    if (!dtype_is_float(like.dtype))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "served output '%s' is %s: only floats can be served as fp16", like.name,
+                         dtype_name(like.dtype));
+    TRY(add_node(&c, IR_OP_CAST, "cast", IR_NONE, IR_ATTR_TO, DTYPE_F16));
+    ir_tensor(graph, c.at)->name = like.name;
+    ir_tensor(graph, old)->name = "";
+    graph->outputs[index] = c.at;
+    return STATUS_OK;
+}
+
+enum status build_serve_outputs(struct ir_graph *graph, const struct build_output *outputs,
+                                uint32_t n, struct error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t index = 0;
+        const struct build_output *o = &outputs[i];
+        TRY(find(graph, "output", graph->outputs, graph->n_outputs, o->name, &index, err));
+        TRY(o->dtype == DTYPE_F16 ? serve_half(graph, index, err)
+                                  : serve_bytes(graph, index, o->dtype, err));
+    }
     return STATUS_OK;
 }

@@ -34,11 +34,11 @@ static const char *read_size(const char *from, int64_t *out)
     return value >= 1 && value <= PLAN_MAX_SIZE ? end : NULL;
 }
 
-/* Reads "8", "1..8" or "*". NULL: it is none of these. */
+/* Reads "8", "1..8", "*" or "N". NULL: it is none of these. */
 static const char *read_range(const char *from, int64_t *low, int64_t *high)
 {
-    if (*from == '*') {
-        *low = *high = 0;
+    if (*from == '*' || *from == 'N') {
+        *low = *high = *from == '*' ? 0 : BUILD_INSTANCES;
         return from + 1;
     }
     from = read_size(from, low);
@@ -63,7 +63,7 @@ enum status build_range_parse(const char *text, struct build_range *out, struct 
     if (!at || *at)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "--shape '%.200s': the form is INPUT=1..8x3x64..512, with * for what is "
-                         "left open",
+                         "left open and N for what counts instances",
                          text);
     *out = r;
     return STATUS_OK;
@@ -95,8 +95,9 @@ struct axis {
     const char *input;
     struct onnx_axis_info info;
     uint32_t axis;
-    uint8_t free;  /* from 1 on; 0: none */
-    int64_t fixed; /* by a range; 0: not */
+    uint8_t free;   /* from 1 on; 0: none */
+    int64_t fixed;  /* by a range; 0: not */
+    bool instances; /* a wish says that it counts them */
 };
 
 struct finding {
@@ -111,7 +112,7 @@ struct finding {
     struct error *err;
 };
 
-static bool names_much(const char *name)
+bool build_names_much(const char *name)
 {
     while (name && *name && !isalnum((unsigned char)*name))
         name++;
@@ -144,8 +145,8 @@ static enum status axes_list(struct finding *f)
 static bool is_tied(const struct axis *a, const struct axis *b)
 {
     return a == b ||
-           (names_much(a->info.name) && b->info.name && strcmp(a->info.name, b->info.name) == 0 &&
-            a->info.fixed < 0 && b->info.fixed < 0);
+           (build_names_much(a->info.name) && b->info.name &&
+            strcmp(a->info.name, b->info.name) == 0 && a->info.fixed < 0 && b->info.fixed < 0);
 }
 
 static bool is_given(const struct finding *f, const struct axis *a)
@@ -185,8 +186,9 @@ static enum status free_add(struct finding *f, const struct axis *a, int64_t low
     if (s->n_free == PLAN_MAX_FREE)
         return error_set(f->err, STATUS_INVALID_ARGUMENT,
                          "--shape: at most %d dimensions may have a range", PLAN_MAX_FREE);
-    char *name = names_much(a->info.name) ? arena_strndup(f->arena, a->info.name, BUILD_NAME_MAX)
-                                          : axis_text(f->arena, a->input, a->axis);
+    char *name = build_names_much(a->info.name)
+                     ? arena_strndup(f->arena, a->info.name, BUILD_NAME_MAX)
+                     : axis_text(f->arena, a->input, a->axis);
     if (!name)
         return error_no_memory(f->err, "the builder");
     for (char *c = name; *c; c++)
@@ -199,11 +201,33 @@ static enum status free_add(struct finding *f, const struct axis *a, int64_t low
     return STATUS_OK;
 }
 
+/* "N" */
+static enum status range_instances(struct finding *f, const struct axis *a)
+{
+    if (a->info.batch)
+        return STATUS_OK;
+    if (a->info.fixed >= 0 || is_given(f, a) || a->free || a->fixed)
+        return error_set(
+            f->err, STATUS_INVALID_ARGUMENT,
+            "--shape %.64s: dimension %u cannot count instances: it has a size already", a->input,
+            a->axis);
+    for (uint32_t i = 0; i < f->n_axes; i++)
+        f->axes[i].instances |= is_tied(a, &f->axes[i]);
+    return STATUS_OK;
+}
+
 static enum status range_axis(struct finding *f, struct axis *a, int64_t low, int64_t high)
 {
     struct build_space *s = f->space;
     if (!low)
         return STATUS_OK;
+    if (low == BUILD_INSTANCES)
+        return range_instances(f, a);
+    if (a->instances)
+        return error_set(f->err, STATUS_INVALID_ARGUMENT,
+                         "--shape %.64s: dimension %u has a size here, and counts instances "
+                         "elsewhere",
+                         a->input, a->axis);
     if (a->info.fixed >= 0)
         return a->info.fixed >= low && a->info.fixed <= high
                    ? STATUS_OK
@@ -214,7 +238,7 @@ static enum status range_axis(struct finding *f, struct axis *a, int64_t low, in
         return error_set(f->err, STATUS_INVALID_ARGUMENT,
                          "--shape %.64s: dimension %u has a value by --dim already", a->input,
                          a->axis);
-    if (a->info.batch)
+    if (a->info.batch && !f->wishes->alone)
         return range_batch(f, a, low, high);
     if (a->free) {
         const struct plan_free *known = &s->free[a->free - 1];
@@ -293,6 +317,11 @@ static enum status sizes_take(struct finding *f, const struct build_sizes *s)
     names_init(&names, s->name, strlen(s->name));
     for (uint32_t i = 0; i < f->space->n_free; i++)
         names_add(&names, f->space->free[i].name);
+    if (at == IR_NONE && !f->wishes->alone && f->space->batch_high &&
+        onnx_is_batch_dim(f->model, s->name)) {
+        f->space->batch_sizes = s->name; /* of use if the model is not batched */
+        return STATUS_OK;
+    }
     if (at == IR_NONE)
         return error_set(f->err, STATUS_INVALID_ARGUMENT,
                          "--profiles '%.64s': no such dimension has a range; those with one: %s",
@@ -387,10 +416,11 @@ static enum status dims_make(struct finding *f)
         s->dims[s->n_dims] = f->wishes->dims[s->n_dims];
     for (uint32_t i = 0; i < f->n_axes; i++) {
         const struct axis *a = &f->axes[i];
-        if (!a->free && !a->fixed)
+        if (!a->free && !a->fixed && !a->instances)
             continue;
         s->free_of[s->n_dims] = a->free;
-        s->dims[s->n_dims] = (struct onnx_dim){axis_text(f->arena, a->input, a->axis), a->fixed};
+        s->dims[s->n_dims] = (struct onnx_dim){axis_text(f->arena, a->input, a->axis),
+                                               a->instances ? ONNX_INSTANCES : a->fixed};
         if (!s->dims[s->n_dims++].name)
             return error_no_memory(f->err, "the builder");
     }

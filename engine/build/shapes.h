@@ -16,6 +16,7 @@
 #include "engine/plan/plan.h"
 
 enum {
+    BUILD_INSTANCES = -1, /* in place of a size: as many as there are instances */
     BUILD_NAME_MAX = 128,
     BUILD_MAX_SIZES = 64,   /* of a dimension */
     BUILD_DEFAULT_SIZES = 6 /* if nobody chooses them */
@@ -25,7 +26,8 @@ enum {
 struct build_range {
     char input[BUILD_NAME_MAX];
     uint32_t rank;
-    int64_t low[SHAPE_MAX_RANK], high[SHAPE_MAX_RANK]; /* low 0: nothing is said ("*") */
+    /* low 0: nothing is said ("*"); BUILD_INSTANCES: "N" */
+    int64_t low[SHAPE_MAX_RANK], high[SHAPE_MAX_RANK];
 };
 enum status build_range_parse(const char *text, struct build_range *out, struct error *err);
 
@@ -46,9 +48,11 @@ struct build_space {
     uint32_t n_dims;
     uint8_t *free_of;              /* by dims: the free dimension that gives the value, + 1; or 0 */
     int64_t batch_low, batch_high; /* of the number of instances; 0: nothing is said */
+    const char *batch_sizes;       /* a dimension that counts them, and was given sizes; or NULL */
 };
 
 struct build_wishes {
+    bool alone; /* the model is not batched: no dimension counts instances, whatever its name */
     const struct onnx_dim *dims; /* values */
     uint32_t n_dims;
     const struct build_range *ranges;
@@ -64,6 +68,9 @@ enum status build_space_find(const struct onnx_model *model, const struct build_
 
 /* Gives the imports' dimensions these values of the free ones. */
 void build_space_set(struct build_space *space, const int64_t *values);
+
+/* Whether a dimension's name has a letter or a digit, and so names one dimension. NULL: no. */
+bool build_names_much(const char *name);
 
 /* The free dimension that an input's dimension is, from 1 on; 0: none. */
 uint32_t build_space_free(const struct build_space *space, const char *input, uint32_t axis);

@@ -361,26 +361,36 @@ static enum status run_sample(const struct call *c)
     return STATUS_OK;
 }
 
+struct ref_roi_pool call_roi_pool(const struct ir_node *node)
+{
+    return (struct ref_roi_pool){
+        .func = (enum ir_roi)ir_attr_int(node, IR_ATTR_FUNC),
+        .half_pixel = ir_attr_int(node, IR_ATTR_COORD),
+        .samples = ir_attr_int(node, IR_ATTR_SIZE),
+        .scale = ir_attr_float(node, IR_ATTR_ALPHA),
+    };
+}
+
 static enum status run_roi_pool(const struct call *c)
 {
-    const struct ref_roi_pool how = {
-        .func = (enum ir_roi)int_of(c, IR_ATTR_FUNC),
-        .half_pixel = int_of(c, IR_ATTR_COORD),
-        .samples = int_of(c, IR_ATTR_SIZE),
-        .scale = float_of(c, IR_ATTR_ALPHA),
-    };
+    const struct ref_roi_pool how = call_roi_pool(c->node);
     return ref_roi_pool(&how, &c->in[0], &c->in[1], &c->in[2], &c->out[0], c->err);
+}
+
+struct ref_nms call_nms(const struct ir_node *node)
+{
+    return (struct ref_nms){
+        .most = ir_attr_int(node, IR_ATTR_K),
+        .overlap = ir_attr_float(node, IR_ATTR_ALPHA),
+        .least = ir_attr_float(node, IR_ATTR_BETA),
+        .has_least = ir_attr(node, IR_ATTR_BETA) != NULL,
+        .centre = ir_attr_int(node, IR_ATTR_MODE),
+    };
 }
 
 static enum status run_nms(const struct call *c)
 {
-    const struct ref_nms how = {
-        .most = int_of(c, IR_ATTR_K),
-        .overlap = float_of(c, IR_ATTR_ALPHA),
-        .least = float_of(c, IR_ATTR_BETA),
-        .has_least = ir_attr(c->node, IR_ATTR_BETA) != NULL,
-        .centre = int_of(c, IR_ATTR_MODE),
-    };
+    const struct ref_nms how = call_nms(c->node);
     ref_nms(&how, &c->in[0], &c->in[1], &c->out[0], c->scratch);
     return STATUS_OK;
 }

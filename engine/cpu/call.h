@@ -26,8 +26,10 @@ enum status call_run(const struct call *call);
 void call_epilogue(const struct ir_epilogue *step, const struct tensor_view *operand,
                    const struct tensor_view *y);
 
-/* The attributes of a RESIZE of that rank, and of a SAMPLE. */
+/* The attributes of a RESIZE of that rank, and of a SAMPLE, a ROI_POOL and an NMS. */
 struct ref_resize call_resize(const struct ir_node *node, uint32_t rank);
 struct ref_sample call_sample(const struct ir_node *node);
+struct ref_roi_pool call_roi_pool(const struct ir_node *node);
+struct ref_nms call_nms(const struct ir_node *node);
 
 #endif

@@ -36,14 +36,28 @@ static bool has_earlier_sibling(int cpu, const cpu_set_t *set)
     return found;
 }
 
-uint32_t cores_count(void)
+/* The CPU of core `number`; if there is none, *n is the number of cores. */
+static int find(uint32_t number, uint32_t *n)
 {
     cpu_set_t set;
+    *n = 0;
     if (sched_getaffinity(0, sizeof(set), &set) != 0)
-        return 1;
-    uint32_t n = 0;
+        return -1;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET((size_t)cpu, &set) && !has_earlier_sibling(cpu, &set))
-            n++;
+        if (CPU_ISSET((size_t)cpu, &set) && !has_earlier_sibling(cpu, &set) && (*n)++ == number)
+            return cpu;
+    return -1;
+}
+
+uint32_t cores_count(void)
+{
+    uint32_t n;
+    find(UINT32_MAX, &n);
     return n ? n : 1;
+}
+
+int cores_cpu(uint32_t number)
+{
+    uint32_t n;
+    return find(number, &n);
 }

@@ -4,7 +4,9 @@
 
 #include <stdint.h>
 
-/* Physical cores that this process may run on (its affinity counts); at least 1. */
+/* Physical cores that this thread may run on (its affinity counts); at least 1. */
 uint32_t cores_count(void);
+/* The first CPU of core `number`, counted from 0 among these; -1: there is no such core. */
+int cores_cpu(uint32_t number);
 
 #endif

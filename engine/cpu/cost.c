@@ -79,6 +79,7 @@ static const struct speed {
 
 /* Products of 8-bit integers: as many times what products of floats are. */
 static const double byte_products = 3.4;
+static const double half_products = 2; /* of BF16 */
 static const double launch_ns = 700;   /* a call of a kernel */
 static const double wake_ns = 8000;    /* threads that sleep between launches, and their barrier */
 static const double each_more = 0.9;   /* what a further thread adds to the speed of one */
@@ -241,7 +242,11 @@ uint64_t cost_estimate(const struct ir_graph *graph, const struct ir_node *node,
     const struct speed *speed = speed_of(kernel->impl, kind);
     double flops = flops_of(graph, node, tactic, kernel->impl, lanes);
     bool products = kind == KIND_PRODUCT || kind == KIND_WINDOW;
-    double faster = products && is_byte(tactic->in[0].format.dtype) ? byte_products : 1;
+    enum dtype type = tactic->in[0].format.dtype;
+    double faster = !products            ? 1
+                    : is_byte(type)      ? byte_products
+                    : type == DTYPE_BF16 ? half_products
+                                         : 1;
     double arithmetic = flops / (flops_per_lane * MAX(lanes, 1) * speed->part * faster);
     double moving = bytes_of(graph, node, tactic, false) / speed->bytes;
     double threads = MAX(kernel->threads, 1), team = 1 + each_more * (threads - 1);

@@ -17,6 +17,7 @@
 #include "engine/backend.h"
 #include "engine/cpu/cores.h"
 #include "engine/cpu/cost.h"
+#include "engine/cpu/gather.h"
 #include "engine/cpu/native.h"
 #include "engine/cpu/onednn.h"
 #include "engine/cpu/plugin.h"
@@ -29,11 +30,13 @@ enum { THREADS_MAX = 1024 };
 struct cpu_device {
     struct device base;
     struct onednn *onednn; /* NULL: reference kernels only */
+    uint32_t cores;
 };
 
 struct backend_stream {
     struct cpu_device *device;
     struct waits *waits; /* NULL until longest_wait is first called */
+    struct gather gather;
 };
 
 struct backend_event {
@@ -86,6 +89,7 @@ static enum status device_open(const struct device_options *options, struct devi
     }
     device->base.backend = &backend_cpu;
     device->base.threads = threads;
+    device->cores = cores_count();
     device->onednn = onednn;
     *out = &device->base;
     return STATUS_OK;
@@ -194,8 +198,10 @@ static enum status stream_new(struct device *device, struct backend_stream **out
 
 static void stream_free(struct backend_stream *stream)
 {
-    if (stream)
-        waits_free(stream->waits);
+    if (!stream)
+        return;
+    waits_free(stream->waits);
+    gather_release(&stream->gather);
     free(stream);
 }
 
@@ -355,7 +361,7 @@ static enum status fill_op(struct backend_op *op, struct cpu_device *device,
     bool plugin = tactic->id == PLUGIN_TACTIC;
     if ((onednn || native || plugin) && !device->onednn)
         return reference_only(node, err);
-    if ((onednn || native) && !ir_node_is_uniform(graph, node) && !stored_any(graph, node))
+    if (native && !ir_node_is_uniform(graph, node) && !stored_any(graph, node))
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "layer '%s': no kernel takes tensors of several types", node->name);
     if (onednn)
@@ -388,6 +394,22 @@ static uint64_t op_workspace(const struct backend_op *op)
     if (op->plugin)
         return plugin_op_workspace(op->plugin);
     return op->reference ? reference_op_workspace(op->reference) : 0;
+}
+
+static uint32_t op_threads(const struct backend_op *op)
+{
+    if (op->onednn)
+        return onednn_op_threads(op->onednn);
+    if (op->native)
+        return native_op_threads(op->native);
+    return op->plugin ? plugin_op_threads(op->plugin) : 1;
+}
+
+static bool op_gather(struct backend_op *op, struct backend_stream *stream)
+{
+    uint32_t threads = op_threads(op);
+    return threads < 2 || threads > MIN(stream->device->cores, GATHER_THREADS_MAX) ||
+           gather_team(&stream->gather, threads);
 }
 
 static enum status op_launch(struct backend_op *op, struct backend_stream *stream UNUSED,
@@ -426,6 +448,7 @@ const struct backend backend_cpu = {
     .event_wait = event_wait,
     .event_elapsed = event_elapsed,
     .longest_wait = longest_wait,
+    .op_gather = op_gather,
     .copy = copy,
     .candidates = candidates,
     .cost = cost,

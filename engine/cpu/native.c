@@ -38,6 +38,8 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_SLICE] = native_slice_make,
     [IR_OP_RESIZE] = native_resize_make,
     [IR_OP_SAMPLE] = native_sample_make,
+    [IR_OP_ROI_POOL] = native_roi_make,
+    [IR_OP_NMS] = native_nms_make,
     [IR_OP_QUANTIZE] = native_quantize_make,
     [IR_OP_DEQUANTIZE] = native_quantize_make,
     [IR_OP_REFORMAT] = native_reformat_make,
@@ -289,6 +291,11 @@ enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
 uint64_t native_op_workspace(const struct native_op *op)
 {
     return op->workspace_bytes + op->threads * op->thread_bytes;
+}
+
+uint32_t native_op_threads(const struct native_op *op)
+{
+    return op->threads;
 }
 
 enum status native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs,

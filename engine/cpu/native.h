@@ -45,6 +45,7 @@ enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
                               struct native_op **out, struct error *err);
 void native_op_free(struct native_op *op);
 uint64_t native_op_workspace(const struct native_op *op);
+uint32_t native_op_threads(const struct native_op *op); /* that a launch runs on */
 enum status native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs,
                              void *workspace, struct error *err);
 

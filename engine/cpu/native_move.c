@@ -132,6 +132,24 @@ static void copy_picks(void *user, int64_t first, int64_t end)
     }
 }
 
+/* The same for single numbers. */
+static void copy_numbers(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    struct tensor_view picks = picks_of(op);
+    int64_t outer = first / op->picks, pick = first % op->picks, index = 0;
+    size_t size = (size_t)op->row;
+    for (int64_t unit = first; unit < end; unit++) {
+        if (!ref_index(&picks, pick, op->table, &index, NULL))
+            ref_put((char *)op->output + unit * op->row,
+                    (const char *)op->inputs[0] + (outer * op->table + index) * op->row, size);
+        if (++pick == op->picks) {
+            pick = 0;
+            outer++;
+        }
+    }
+}
+
 bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node)
 {
@@ -145,7 +163,7 @@ bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
     op->row = ref_extent(&x->shape, axis + 1, x->shape.rank) * (int64_t)dtype_size(x->dtype);
     op->blocks = (op->row + COPY_BYTES - 1) / COPY_BYTES;
     op->units = ref_extent(&x->shape, 0, axis) * op->picks * op->blocks;
-    op->work = copy_picks;
+    op->work = op->row == 4 || op->row == 8 ? copy_numbers : copy_picks;
     op->check = check_picks;
     return true;
 }

@@ -7,6 +7,7 @@
 #include "engine/cpu/native.h"
 #include "engine/stored.h"
 #include "engine/cpu/team.h"
+#include "kernels/cpu/boxes.h"
 #include "kernels/cpu/bytes.h"
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/sweep.h"
@@ -130,6 +131,21 @@ struct native_sample {
     int64_t taps, places, block, blocks;
 };
 
+/* ROI_POOL: averages of fp32. */
+struct native_roi {
+    struct ref_roi_pool how;
+    int64_t images, channels, rows, columns; /* of x */
+    int64_t bins[2];
+    enum dtype batch;
+};
+
+/* NMS: a unit is a class of an image. */
+struct native_nms {
+    struct ref_nms how;
+    int64_t classes, boxes, most; /* most: selected in one class */
+    int64_t cells;                /* of one unit */
+};
+
 /* REFORMAT from or to 8 bits: images of channels and places. */
 struct native_reformat {
     int64_t channels, places;
@@ -224,6 +240,8 @@ struct native_op {
     struct native_product matrix;
     struct native_resize resize;
     struct native_sample sample;
+    struct native_roi roi;
+    struct native_nms nms;
     struct native_recurrent cell;
     struct native_attention attention;
 
@@ -363,5 +381,9 @@ bool native_resize_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
 bool native_sample_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
+bool native_roi_make(struct native_op *op, const struct ir_graph *graph,
+                     const struct ir_node *node);
+bool native_nms_make(struct native_op *op, const struct ir_graph *graph,
+                     const struct ir_node *node);
 
 #endif

@@ -54,6 +54,7 @@ enum status onednn_new(uint32_t threads, struct onednn **out, struct error *err)
     dnn->threads = threads;
     dnn->avx = has_isa(dnnl_cpu_isa_avx);
     dnn->avx512 = has_isa(dnnl_cpu_isa_avx512_core);
+    dnn->bf16 = has_isa(dnnl_cpu_isa_avx512_core_bf16);
     dnn->vnni = has_isa(dnnl_cpu_isa_avx512_core_vnni) || has_isa(dnnl_cpu_isa_avx2_vnni);
     *out = dnn;
     return STATUS_OK;
@@ -136,6 +137,8 @@ static void fill_tactic(const struct subject *s, const struct recipe *r, struct 
     stored_set_scales(t, s->graph, s->node);
     if (subject_is_scaled(s))
         scaled_port(s, &t->in[1]);
+    else if (subject_is_half(s) && t->in[1].packed_bytes)
+        t->in[1].format.dtype = DTYPE_BF16;
 }
 
 static enum status visit_impl(const struct subject *s, const struct onednn_row *row,
@@ -184,22 +187,28 @@ static enum status visit_choice(const struct subject *s, const struct onednn_row
     return STATUS_OK;
 }
 
-enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
-                              const struct ir_node *node, enum precision precision UNUSED,
-                              tactic_visit visit, void *user, struct error *err)
+struct question {
+    struct onednn *dnn;
+    const struct onednn_row *row;
+    const struct ir_node *node;
+    tactic_visit visit;
+    void *user;
+};
+
+/* Visits the candidates for the node with its tensors stored as the graph says. */
+static enum status ask(void *user, const struct ir_graph *graph, struct error *err)
 {
-    const struct onednn_row *row = onednn_row_find(node->op);
-    struct subject s = {dnn, graph, node};
-    if (!row || node->n_outputs != 1 || node->n_inputs == 0 ||
-        !(subject_all_f32(&s) || subject_is_bytes(&s) || subject_is_scaled(&s)))
-        return STATUS_OK;
+    const struct question *q = user;
+    const struct ir_node *node = q->node;
+    const struct onednn_row *row = q->row;
+    struct subject s = {q->dnn, graph, node};
     CLEANUP(recipe_cleanup) struct recipe *r = recipe_new();
     if (!r)
         return error_no_memory(err, "oneDNN");
     struct choice choices[CHOICES_MAX];
     uint32_t n = row->list(&s, choices);
     double most = subject_is_scaled(&s) ? serial_bytes_max : serial_work_max;
-    bool serial = dnn->threads > 1 && subject_work(&s) < most;
+    bool serial = q->dnn->threads > 1 && subject_work(&s) < most;
     /* nobody turns bytes out of blocks */
     bool moves = node->op != IR_OP_REFORMAT && stored_any(graph, node) && stored_moves(graph, node);
     for (uint32_t i = 0; i < (serial ? 2 * n : n); i++) {
@@ -208,9 +217,24 @@ enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
             (ir_layout_block((enum ir_layout)c.src) || ir_layout_block((enum ir_layout)c.dst)))
             continue;
         c.serial = i >= n;
-        TRY(visit_choice(&s, row, c, r, visit, user, err));
+        TRY(visit_choice(&s, row, c, r, q->visit, q->user, err));
     }
     return STATUS_OK;
+}
+
+enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    const struct onednn_row *row = onednn_row_find(node->op);
+    struct question q = {dnn, row, node, visit, user};
+    const struct subject s = {dnn, graph, node};
+    if (!row || node->n_outputs != 1 || node->n_inputs == 0 ||
+        !subject_fits(&s))
+        return STATUS_OK;
+    if (precision == PRECISION_BF16)
+        TRY(half_each(&s, ask, &q, err));
+    return ask(&q, graph, err);
 }
 
 uint32_t onednn_tactic_impl(const struct onednn *dnn, const struct tactic *tactic,

@@ -41,7 +41,8 @@ void onednn_fingerprint(const struct onednn *dnn, char *out, size_t size);
 bool onednn_takes(enum ir_op op);
 
 /* Visits every way in which oneDNN can run the node, the best guess first; none if oneDNN cannot
- * run it. `precision` rules none of them out: they compute in fp32, or exactly. */
+ * run it. They compute in fp32, or exactly; where `precision` allows BF16 and the machine has
+ * instructions for it, some products read BF16 and sum in fp32. */
 enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err);
@@ -62,6 +63,7 @@ enum status onednn_op_prepare(struct onednn *dnn, const struct ir_graph *graph,
                               const struct ir_node *node, const struct tactic *tactic,
                               struct onednn_op **out, struct error *err);
 uint64_t onednn_op_workspace(const struct onednn_op *op);
+uint32_t onednn_op_threads(const struct onednn_op *op); /* that a launch runs on */
 void onednn_op_free(struct onednn_op *op);
 enum status onednn_op_launch(struct onednn_op *op, void *const *inputs, void *const *outputs,
                              void *workspace, struct error *err);

@@ -177,7 +177,7 @@ static enum status make_matmul(const struct subject *s, const struct window *w, 
         return STATUS_UNIMPLEMENTED;
     desc_type(&a, x);
     desc_weights(s, &b);
-    desc_weights(s, &plain);
+    desc_plain(s, &plain);
     desc_bias(s, &bias);
     desc_type(&d, y);
     dnnl_matmul_desc_t desc;
@@ -237,7 +237,7 @@ static enum status make_window(const struct subject *s, const struct window *w, 
         return STATUS_UNIMPLEMENTED;
     desc_type(&src, x);
     desc_type(&dst, y);
-    desc_weights(s, &plain);
+    desc_plain(s, &plain);
     desc_weights(s, &weights);
     desc_bias(s, &bias);
     union conv_desc desc;

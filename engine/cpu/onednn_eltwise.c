@@ -61,6 +61,17 @@ static bool confuses_epilogue(const struct subject *s)
     return operands && y->rank > 2 && y->dim[0] > 1 && places == 1;
 }
 
+/* Whether an operand with these dims has a number for each channel alone, and whole blocks of them:
+ * then its bytes are the same in plain order and in blocks. */
+static bool is_whole_blocks(const int64_t *dims, uint32_t rank, enum ir_layout layout)
+{
+    int64_t block = ir_layout_block(layout);
+    for (uint32_t i = 0; i < rank; i++)
+        if (i != 1 && dims[i] != 1)
+            return false;
+    return block && rank > 2 && dims[1] % block == 0;
+}
+
 static enum status make_binary(const struct subject *s, struct choice c, struct recipe *r)
 {
     uint32_t func = (uint32_t)ir_attr_int(s->node, IR_ATTR_FUNC);
@@ -81,7 +92,8 @@ static enum status make_binary(const struct subject *s, struct choice c, struct 
     if (c.src != c.dst || y->shape.rank == 0 || !shape_equal(&a->shape, &y->shape) ||
         confuses_epilogue(s) || !binary_of(func, &kind) || !desc_tensor(&md, y, c.src) ||
         !dims_padded(&b->shape, y->shape.rank, dims) ||
-        !desc_layout(&b_md, y->shape.rank, dims, b_layout) ||
+        !desc_layout(&b_md, y->shape.rank, dims,
+                     is_whole_blocks(dims, y->shape.rank, c.src) ? c.src : b_layout) ||
         dnnl_binary_desc_init(&desc, kind, &md, &b_md, &md) != dnnl_success)
         return STATUS_UNIMPLEMENTED;
     recipe_in(s, r, DNNL_ARG_SRC_0, wide, &md, c.src);

@@ -87,7 +87,7 @@ static void set_types(const struct subject *s, dnnl_memory_desc_t *a, dnnl_memor
 {
     desc_type(a, subject_in(s, 0));
     desc_weights(s, b);
-    desc_weights(s, plain);
+    desc_plain(s, plain);
     desc_bias(s, bias);
     desc_type(d, subject_out(s, 0));
 }

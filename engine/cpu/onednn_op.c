@@ -54,8 +54,7 @@ static enum status rebuild(const struct subject *s, const struct tactic *tactic,
     const struct onednn_row *row = onednn_row_find(s->node->op);
     struct choice_blob blob;
     if (!row || tactic->id != ONEDNN_TACTIC_FIRST || tactic->blob_size != sizeof(blob) ||
-        s->node->n_outputs != 1 || s->node->n_inputs == 0 ||
-        !(subject_all_f32(s) || subject_is_bytes(s) || subject_is_scaled(s)) ||
+        s->node->n_outputs != 1 || s->node->n_inputs == 0 || !subject_fits(s) ||
         (packed && !stored_fits(tactic, s->graph, s->node)))
         return refuse(s, err, "not a tactic for this node");
     memcpy(&blob, tactic->blob, sizeof(blob));
@@ -248,6 +247,11 @@ enum status onednn_op_prepare(struct onednn *dnn, const struct ir_graph *graph,
 uint64_t onednn_op_workspace(const struct onednn_op *op)
 {
     return op->workspace;
+}
+
+uint32_t onednn_op_threads(const struct onednn_op *op)
+{
+    return op->threads;
 }
 
 void onednn_op_free(struct onednn_op *op)

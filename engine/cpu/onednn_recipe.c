@@ -79,24 +79,41 @@ bool subject_is_bytes(const struct subject *s)
            (s->node->op != IR_OP_MATMUL || ir_attr_float(s->node, IR_ATTR_ALPHA) == 1);
 }
 
+bool subject_fits(const struct subject *s)
+{
+    return subject_all_f32(s) || subject_is_bytes(s) || subject_is_scaled(s) || subject_is_half(s);
+}
+
 void desc_type(dnnl_memory_desc_t *md, const struct ir_tensor *tensor)
 {
-    static const dnnl_data_type_t types[DTYPE_COUNT_] = {
-        [DTYPE_F32] = dnnl_f32, [DTYPE_U8] = dnnl_u8, [DTYPE_I8] = dnnl_s8, [DTYPE_I32] = dnnl_s32};
+    static const dnnl_data_type_t types[DTYPE_COUNT_] = {[DTYPE_F32] = dnnl_f32,
+                                                         [DTYPE_BF16] = dnnl_bf16,
+                                                         [DTYPE_U8] = dnnl_u8,
+                                                         [DTYPE_I8] = dnnl_s8,
+                                                         [DTYPE_I32] = dnnl_s32};
     md->data_type = types[tensor->dtype];
 }
 
 void desc_weights(const struct subject *s, dnnl_memory_desc_t *md)
 {
+    desc_plain(s, md);
+    if (subject_is_half(s))
+        md->data_type = dnnl_bf16;
+}
+
+void desc_plain(const struct subject *s, dnnl_memory_desc_t *md)
+{
     desc_type(md, subject_in(s, 1));
     if (subject_is_scaled(s))
         md->data_type = dnnl_s8;
+    else if (subject_is_half(s)) /* whatever it is once it is packed */
+        md->data_type = dnnl_f32;
 }
 
 void desc_bias(const struct subject *s, dnnl_memory_desc_t *md)
 {
     desc_type(md, subject_out(s, 0));
-    if (subject_is_scaled(s))
+    if (subject_is_scaled(s) || subject_is_half(s))
         md->data_type = dnnl_f32;
 }
 

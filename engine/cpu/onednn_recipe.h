@@ -30,6 +30,7 @@ struct onednn {
     uint32_t threads;
     bool avx, avx512;
     bool vnni; /* without it, sums of 8-bit products saturate at 16 bits */
+    bool bf16; /* there are instructions for products of BF16 */
 };
 
 /* Stored in a tactic's blob. */
@@ -105,6 +106,13 @@ bool subject_biased(const struct subject *s);
  * of weights that can be (onednn_scaled.c), on a machine that gets it right. */
 bool subject_is_scaled(const struct subject *s);
 
+/* Whether the node is a product or convolution of an input that is stored as BF16 by constant
+ * weights, or a change of format to or from that, on a machine that has instructions for it
+ * (onednn_half.c). */
+bool subject_is_half(const struct subject *s);
+/* Whether the types of its tensors are among those that oneDNN is used for. */
+bool subject_fits(const struct subject *s);
+
 /* --- descriptors --- */
 /* desc_layout describes dense memory of these dims in a layout; false: the layout does not exist
  * for this rank. The descriptors (md) of this section are of fp32 unless a comment says
@@ -116,8 +124,10 @@ bool desc_strides(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims,
                   const int64_t *strides);
 /* Gives an md of fp32 the tensor's type; nothing else in it depends on the type. */
 void desc_type(dnnl_memory_desc_t *md, const struct ir_tensor *tensor);
-/* Give an md the type that the node's weights, or its bias, have for the primitive. */
+/* Give an md the type that the node's weights have for the primitive, and as packing reads them;
+ * and that its bias has. */
 void desc_weights(const struct subject *s, dnnl_memory_desc_t *md);
+void desc_plain(const struct subject *s, dnnl_memory_desc_t *md);
 void desc_bias(const struct subject *s, dnnl_memory_desc_t *md);
 /* Leaves the form of the memory to oneDNN. */
 bool desc_any(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims);
@@ -225,6 +235,12 @@ void scaled_port(const struct subject *s, struct tactic_port *weights);
  * False: a number of the bias is too large. */
 void scaled_weights(const struct subject *s, int8_t *to);
 bool scaled_bias(const struct subject *s, struct choice c, const int8_t *weights, float *to);
+
+/* --- BF16 (onednn_half.c) --- */
+/* Calls `offer` with copies of the graph in which the input of a product, and then its output as
+ * well, are stored as BF16, if the machine has instructions for that. */
+typedef enum status (*half_offer)(void *user, const struct ir_graph *graph, struct error *err);
+enum status half_each(const struct subject *s, half_offer offer, void *user, struct error *err);
 
 /* The row of an op, or NULL. */
 const struct onednn_row *onednn_row_find(enum ir_op op);

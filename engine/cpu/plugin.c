@@ -39,6 +39,11 @@ uint64_t plugin_op_workspace(const struct plugin_op *op)
     return plugin_kernel_workspace(op->of.kernel, &op->of.node);
 }
 
+uint32_t plugin_op_threads(const struct plugin_op *op)
+{
+    return op->threads;
+}
+
 void plugin_op_free(struct plugin_op *op)
 {
     free(op);

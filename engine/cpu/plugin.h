@@ -20,6 +20,7 @@ enum status plugin_op_prepare(uint32_t threads, const struct ir_graph *graph,
                               const struct ir_node *node, const struct tactic *tactic,
                               struct plugin_op **out, struct error *err);
 uint64_t plugin_op_workspace(const struct plugin_op *op);
+uint32_t plugin_op_threads(const struct plugin_op *op); /* that a launch runs on */
 void plugin_op_free(struct plugin_op *op);
 enum status plugin_op_launch(struct plugin_op *op, void *const *inputs, void *const *outputs,
                              void *workspace, struct error *err);

@@ -65,7 +65,8 @@ struct ir_tensor {
     struct shape shape;
     enum ir_place place;
     uint32_t producer; /* node, or IR_NONE: an input or a constant */
-    uint32_t alias_of; /* tensor whose bytes it shares (a free reshape), or IR_NONE */
+    uint32_t alias_of; /* tensor whose bytes it shares or lies in, or IR_NONE */
+    uint64_t part;     /* where it begins in that tensor; bytes */
     uint64_t offset;   /* see enum ir_place */
     uint64_t bytes;    /* size in its layout; set by ir_tensor_add and ir_tensor_set_layout */
     const void
@@ -300,6 +301,8 @@ bool ir_range_passes(const struct ir_node *node, const struct ir_scale *scale);
 const char *ir_layout_name(enum ir_layout layout);
 /* The channels of one block; 0: the layout has no blocks. */
 int64_t ir_layout_block(enum ir_layout layout);
+/* What the number of channels is rounded up to a multiple of; 0: the layout has no known size. */
+int64_t ir_layout_multiple(enum ir_layout layout);
 /* Says whether a tensor of this shape has the same bytes in both layouts: all spatial dimensions
  * are 1, or there is one channel, and the padding is the same. A reformat between them then only
  * renames. */
@@ -310,6 +313,14 @@ bool ir_layouts_agree(const struct shape *shape, enum ir_layout a, enum ir_layou
  * is stored in 8 bits by the same scale. */
 bool ir_node_renames(const struct ir_graph *graph, const struct ir_node *node,
                      struct ir_format from, struct ir_format to);
+/* Says whether a part of a tensor, stored by itself in the same layout, is one run of the bytes of
+ * the whole, and where: `start` has an index for each dimension. */
+bool ir_part_offset(const struct shape *whole, const struct shape *part, const int64_t *start,
+                    enum dtype dtype, enum ir_layout layout, uint64_t *offset);
+/* The same of a node as its tensors are stored: the input in the output of a node with the trait
+ * JOINS, the output in the input of one that CUTS. False for all other nodes. */
+bool ir_node_part(const struct ir_graph *graph, const struct ir_node *node, uint32_t input,
+                  uint64_t *offset);
 /* Says whether the ranges of the node's first input and its output stand for the same bytes, so
  * that ir_node_renames may be true of formats with a scale. */
 bool ir_node_keeps_range(const struct ir_graph *graph, const struct ir_node *node);

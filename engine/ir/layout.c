@@ -38,6 +38,11 @@ int64_t ir_layout_block(enum ir_layout layout)
     return known(layout) && rows[layout].order == BLOCKS ? rows[layout].multiple : 0;
 }
 
+int64_t ir_layout_multiple(enum ir_layout layout)
+{
+    return known(layout) ? rows[layout].multiple : 0;
+}
+
 static int64_t padded_channels(int64_t channels, enum ir_layout layout)
 {
     int64_t multiple = rows[layout].multiple;

@@ -66,6 +66,8 @@ enum ir_trait {
     IR_TRAIT_MOVES = 1 << 5,    /* moves elements without looking at them */
     IR_TRAIT_RENAMES = 1 << 6,  /* the output may be the input's bytes under another shape or
                                    layout */
+    IR_TRAIT_JOINS = 1 << 7,    /* the inputs may be written where the output has them */
+    IR_TRAIT_CUTS = 1 << 8,     /* the output may be read where the input has it */
 };
 
 /* What ir_node_work counts. */

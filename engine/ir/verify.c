@@ -99,8 +99,10 @@ static enum status check_aliases(const struct ir_graph *g, uint8_t *state, struc
         uint32_t at = i;
         for (; at != IR_NONE && state[at] == 0; at = ir_tensor(g, at)->alias_of) {
             uint32_t in = ir_tensor(g, at)->alias_of;
-            if (in != IR_NONE && ir_tensor(g, at)->bytes > ir_tensor(g, in)->bytes)
-                return bad(err, "tensor %u is larger than tensor %u, which it lies in", at, in);
+            if (in != IR_NONE &&
+                (ir_tensor(g, at)->bytes > ir_tensor(g, in)->bytes ||
+                 ir_tensor(g, at)->part > ir_tensor(g, in)->bytes - ir_tensor(g, at)->bytes))
+                return bad(err, "tensor %u reaches beyond tensor %u, which it lies in", at, in);
             state[at] = 1;
         }
         if (at != IR_NONE && state[at] == 1)

@@ -3,19 +3,22 @@
  * A concatenation of slices of one tensor along the axis in which they were cut is one gather by
  * constant indices: a roll, as Swin's shifted windows have it, is one copy instead of three. Two
  * gathers over neighbouring axes, as of a roll over both axes of an image, are one over their
- * product.
+ * product. Of other operands of a concatenation, slices that are neighbours in one tensor are one
+ * slice, or the tensor itself: YOLO splits an image, changes one part and puts all together.
  */
+#include <string.h>
+
 #include "engine/passes/rewrite.h"
 
 enum { INDICES_MAX = 1 << 18 };
 
 /* Says whether the tensor is a slice of `x` with steps of 1 along `axis`, and whole elsewhere;
  * gives its first index. */
-static bool is_part(const struct rewrite *rw, uint32_t tensor, uint32_t axis, uint32_t *x,
-                    int64_t *first)
+static bool is_slice(const struct rewrite *rw, uint32_t tensor, uint32_t axis, uint32_t *x,
+                     int64_t *first)
 {
     uint32_t slice = rw_made_by(rw, tensor, IR_OP_SLICE);
-    if (slice == IR_NONE || rw_uses(rw, tensor) != 1)
+    if (slice == IR_NONE)
         return false;
     const struct ir_node *n = ir_node(rw->graph, slice);
     const struct shape *from = &ir_tensor(rw->graph, n->inputs[0])->shape;
@@ -26,6 +29,77 @@ static bool is_part(const struct rewrite *rw, uint32_t tensor, uint32_t axis, ui
     *x = n->inputs[0];
     *first = ir_attr_at(n, IR_ATTR_STARTS, axis);
     return true;
+}
+
+/* The same of a slice that nobody else reads. */
+static bool is_part(const struct rewrite *rw, uint32_t tensor, uint32_t axis, uint32_t *x,
+                    int64_t *first)
+{
+    return rw_uses(rw, tensor) == 1 && is_slice(rw, tensor, axis, x, first);
+}
+
+/* Whether operand i of a concatenation ends where operand i + 1 begins, in one tensor `x`. */
+static bool are_neighbours(const struct rewrite *rw, const struct ir_node *n, uint32_t i,
+                           uint32_t axis, uint32_t *x, int64_t *first)
+{
+    uint32_t other;
+    int64_t second;
+    return is_slice(rw, n->inputs[i], axis, x, first) &&
+           is_slice(rw, n->inputs[i + 1], axis, &other, &second) && other == *x &&
+           *first + ir_tensor(rw->graph, n->inputs[i])->shape.dim[axis] == second;
+}
+
+/* A slice of x from `first` on, `size` long; or x itself. */
+static uint32_t slice_of(struct rewrite *rw, uint32_t x, uint32_t axis, int64_t first, int64_t size,
+                         const char *name)
+{
+    const struct shape shape = ir_tensor(rw->graph, x)->shape;
+    int64_t starts[SHAPE_MAX_RANK] = {0}, ends[SHAPE_MAX_RANK], steps[SHAPE_MAX_RANK];
+    if (size == shape.dim[axis])
+        return x;
+    for (uint32_t d = 0; d < shape.rank; d++) {
+        ends[d] = shape.dim[d];
+        steps[d] = 1;
+    }
+    starts[axis] = first;
+    ends[axis] = first + size;
+    uint32_t made = rw_add_node(rw, IR_OP_SLICE, name, 1, &x);
+    if (made == IR_NONE)
+        return IR_NONE;
+    rw_set_ints(rw, made, IR_ATTR_STARTS, shape.rank, starts);
+    rw_set_ints(rw, made, IR_ATTR_ENDS, shape.rank, ends);
+    rw_set_ints(rw, made, IR_ATTR_STEPS, shape.rank, steps);
+    return rw_finish(rw, made);
+}
+
+/* Makes one operand of two neighbours. */
+static void join_neighbours(struct rewrite *rw, uint32_t node)
+{
+    const struct ir_node *n = ir_node(rw->graph, node);
+    uint32_t axis = (uint32_t)ir_attr_int(n, IR_ATTR_AXIS), x = IR_NONE, i = 0,
+             inputs[IR_MAX_INPUTS];
+    int64_t first = 0;
+    while (i + 1 < n->n_inputs && !are_neighbours(rw, n, i, axis, &x, &first))
+        i++;
+    if (n->n_inputs < 3 || i + 1 >= n->n_inputs)
+        return;
+    int64_t size = ir_tensor(rw->graph, n->inputs[i])->shape.dim[axis] +
+                   ir_tensor(rw->graph, n->inputs[i + 1])->shape.dim[axis];
+    bool again = rw_uses(rw, n->inputs[i]) > 1 || rw_uses(rw, n->inputs[i + 1]) > 1;
+    if (again && size < ir_tensor(rw->graph, x)->shape.dim[axis])
+        return; /* it would be one slice more */
+    const char *name = ir_node(rw->graph, ir_tensor(rw->graph, n->inputs[i])->producer)->name;
+    uint32_t both = slice_of(rw, x, axis, first, size, name);
+    if (both == IR_NONE)
+        return;
+    n = ir_node(rw->graph, node);
+    memcpy(inputs, n->inputs, n->n_inputs * sizeof(*inputs));
+    memmove(&inputs[i + 1], &inputs[i + 2], (n->n_inputs - i - 2) * sizeof(*inputs));
+    inputs[i] = both;
+    rw_done(rw, "%s takes neighbouring slices of %s as one", n->name,
+            ir_tensor(rw->graph, x)->name);
+    rw_become(rw, node, IR_OP_CONCAT, n->n_inputs - 1, inputs);
+    rw_set_int(rw, node, IR_ATTR_AXIS, axis);
 }
 
 /* A constant of indices with this shape, which the caller fills. */
@@ -120,6 +194,8 @@ static void visit(struct rewrite *rw, uint32_t node)
 {
     if (ir_node(rw->graph, node)->op == IR_OP_CONCAT)
         visit_concat(rw, node);
+    if (ir_node(rw->graph, node)->op == IR_OP_CONCAT)
+        join_neighbours(rw, node);
     else if (ir_node(rw->graph, node)->op == IR_OP_GATHER)
         visit_gather(rw, node);
 }

@@ -25,8 +25,8 @@ struct pass_context {
     const struct log_sink *log;    /* info: each fusion; verbose: why one was missed */
     bool attention;                /* the backend has kernels for IR_OP_ATTENTION */
     bool merge;                    /* merging products of one input pays for the backend */
-    bool lanes;                    /* rows of whole vectors pay for the backend */
     bool tables;                   /* the backend looks up what depends on one byte */
+    bool picks;                    /* the backend gathers channels where they lie */
     const struct pass *pass;       /* the pass that runs */
     uint32_t rewrites;             /* counted up by every rewrite */
     uint64_t fold_work;            /* bytes touched by constant folding so far */

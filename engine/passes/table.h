@@ -23,6 +23,7 @@
     ROW(fuse_tables, "rounded functions of bytes that meet these bytes again")                     \
     ROW(merge_chains, "reshapes with transposes between become one transpose")                     \
     ROW(gather_slices, "slices of one tensor put together again are a gather")                     \
+    ROW(gather_channels, "a shuffle of channels becomes a gather")                                 \
     ROW(sink_transposes, "sums and products stand before transposes of channels")                  \
     ROW(transpose_matmul, "a matrix product reads its operand transposed")                         \
     ROW(reshape_matmul, "a product between reshapes works on the tensor as it is")                 \
@@ -42,7 +43,6 @@
     ROW(merge_siblings, "products that read the same input become one")                            \
     ROW(hoist_activations, "activations stand before reshapes, next to their product")             \
     ROW(fuse_sum, "elementwise sums and products join the node before them")                       \
-    ROW(fuse_activation, "activations join the node before them")                                  \
-    ROW(pad_columns, "products get columns of zeros, where whole vectors pay")
+    ROW(fuse_activation, "activations join the node before them")
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "engine/ir/ops.h"
 #include "engine/plan/format.h"
 
 #define ARENA_BYTES_MAX (UINT64_C(1) << 48)
@@ -139,15 +140,107 @@ static bool in_arena(const struct ir_graph *graph, uint64_t offset, uint64_t byt
     return offset % BACKEND_ALIGN == 0 && bytes <= size && offset <= size - bytes;
 }
 
-static bool alias_ok(const struct ir_graph *graph, const struct ir_tensor *t)
+/* --- aliases (plan.h has their kinds) --- */
+
+struct aliases {
+    const struct ir_graph *graph;
+    uint32_t *slot;         /* by tensor: the node in whose output it has its place, or IR_NONE */
+    unsigned char *written; /* by tensor: some tensors have their places in it */
+};
+
+/* Notes which tensors have their places in outputs of nodes that join. */
+static enum status find_slots(struct aliases *a, struct error *err)
 {
+    const struct ir_graph *graph = a->graph;
+    for (uint32_t i = 0; i < graph->n_tensors; i++)
+        a->slot[i] = IR_NONE;
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        if (!ir_op_has(node->op, IR_TRAIT_JOINS) || !plan_node_is_alias(graph, node))
+            continue;
+        uint32_t y = node->outputs[0];
+        uint64_t at;
+        uint32_t root = plan_tensor_at(graph, y, &at);
+        if (!plan_node_joins_at(graph, node, root, at))
+            return bad(err, "tensors that do not lie where they are joined", node->name);
+        for (uint32_t k = 0; k < node->n_inputs; k++) {
+            uint32_t carrier = plan_tensor_carrier(graph, node->inputs[k]);
+            if (ir_tensor(graph, carrier)->alias_of != y)
+                continue;
+            a->slot[carrier] = i;
+            a->written[y] = 1;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* What lies in a tensor is written there by nodes that run if `slot` says so, else it is read. Two
+ * slots of one node never overlap, since they have different inputs of the node. So a row that is
+ * no slot itself must have none. */
+static bool alias_ok(const struct aliases *a, uint32_t id)
+{
+    const struct ir_graph *graph = a->graph;
+    const struct ir_tensor *t = ir_tensor(graph, id);
     if (t->alias_of >= graph->n_tensors || t->producer == IR_NONE)
         return false;
     const struct ir_tensor *of = ir_tensor(graph, t->alias_of);
     const struct ir_node *node = ir_node(graph, t->producer);
-    return plan_node_is_alias(graph, node) && ir_node_renames(graph, node, of->format, t->format) &&
-           t->bytes == of->bytes && t->place == of->place && t->offset == of->offset &&
-           t->place != IR_PLACE_CONSTANT;
+    bool joins = ir_op_has(node->op, IR_TRAIT_JOINS), alias = plan_node_is_alias(graph, node);
+    uint64_t offset = 0;
+    if (t->place != of->place || t->place == IR_PLACE_CONSTANT ||
+        t->offset - of->offset != (t->place == IR_PLACE_ARENA ? t->part : 0))
+        return false;
+    if (a->slot[id] != IR_NONE)
+        return a->slot[id] == of->producer && (joins || !alias);
+    if (alias && joins)
+        return !a->written[id];
+    if (alias && ir_op_has(node->op, IR_TRAIT_CUTS))
+        return ir_node_part(graph, node, 0, &offset) && offset == t->part &&
+               offset % BACKEND_ALIGN == 0;
+    return alias && ir_node_renames(graph, node, of->format, t->format) && t->bytes == of->bytes &&
+           t->part == 0;
+}
+
+static void aliases_deinit(struct aliases *a)
+{
+    free(a->slot);
+    free(a->written);
+}
+
+static enum status check_aliases(const struct ir_graph *graph, struct error *err)
+{
+    CLEANUP(aliases_deinit) struct aliases a = {.graph = graph};
+    a.slot = calloc((size_t)graph->n_tensors + 1, sizeof(*a.slot));
+    a.written = calloc((size_t)graph->n_tensors + 1, sizeof(*a.written));
+    if (!a.slot || !a.written)
+        return error_no_memory(err, "a plan");
+    TRY(find_slots(&a, err));
+    for (uint32_t i = 0; i < graph->n_tensors; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, i);
+        if (t->alias_of == IR_NONE ? t->part != 0 : !alias_ok(&a, i))
+            return bad(err, "a bad alias", t->name);
+    }
+    return STATUS_OK;
+}
+
+/* The root of a graph's output is the whole output. Its bytes come from one side, because the
+ * runtime takes them from where they were written. */
+static enum status check_ends(const struct ir_graph *graph, struct error *err)
+{
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, graph->outputs[i]);
+        uint64_t at;
+        const struct ir_tensor *root =
+            ir_tensor(graph, plan_tensor_at(graph, graph->outputs[i], &at));
+        const struct ir_node *made =
+            root->producer == IR_NONE ? NULL : ir_node(graph, root->producer);
+        if (at || root->bytes != t->bytes)
+            return bad(err, "an output that is a part of another tensor", t->name);
+        for (uint32_t s = 1; made && plan_node_is_alias(graph, made) && s < graph->n_segments; s++)
+            if (strcmp(graph->segments[s].backend, graph->segments[0].backend) != 0)
+                return bad(err, "an output that is joined in place by two backends", t->name);
+    }
+    return STATUS_OK;
 }
 
 static bool place_ok(const struct plan *plan, const struct ir_graph *graph, uint32_t id)
@@ -173,20 +266,42 @@ static bool place_ok(const struct plan *plan, const struct ir_graph *graph, uint
     return false;
 }
 
-/* Chains of aliases are followed again and again, so their length is limited. The passes leave no
- * chain of more than a few. */
-static enum status check_chains(const struct ir_graph *graph, struct error *err)
+/* How many tensors the chain of aliases from here on has, if they are fewer than the limit: those
+ * behind it are known. ir_verify has seen that it ends. */
+static uint32_t chain_length(const struct ir_graph *graph, uint32_t tensor, const uint16_t *known)
 {
-    CLEANUP(cleanup_free)
-    uint16_t *length = calloc((size_t)graph->n_tensors + 1, sizeof(*length));
+    uint32_t n = 0;
+    while (ir_tensor(graph, tensor)->alias_of != IR_NONE && !known[tensor] &&
+           n <= PLAN_MAX_ALIASES) {
+        tensor = ir_tensor(graph, tensor)->alias_of;
+        n++;
+    }
+    return n + known[tensor];
+}
+
+/* Chains of aliases are followed again and again, so their length is limited; so are rows of nodes
+ * that do not run. The builder leaves no chain beyond that. */
+enum status plan_check_chains(const struct ir_graph *graph, struct error *err)
+{
+    size_t n = (size_t)graph->n_tensors + 1;
+    CLEANUP(cleanup_free) uint16_t *length = calloc(2 * n, sizeof(*length));
     if (!length)
         return error_no_memory(err, "a plan");
+    for (uint32_t i = 0; i < graph->n_tensors; i++) {
+        uint32_t found = chain_length(graph, i, length);
+        if (found > PLAN_MAX_ALIASES)
+            return bad(err, "too long a chain of aliases", ir_tensor(graph, i)->name);
+        for (uint32_t at = i; found && !length[at]; at = ir_tensor(graph, at)->alias_of)
+            length[at] = (uint16_t)found--;
+    }
+    uint16_t *depth = length + n;
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
-        if (!plan_node_is_alias(graph, node))
-            continue;
-        length[node->outputs[0]] = (uint16_t)(length[node->inputs[0]] + 1);
-        if (length[node->outputs[0]] > PLAN_MAX_ALIASES)
+        for (uint32_t k = 0; k < node->n_inputs && plan_node_is_alias(graph, node); k++)
+            if (node->inputs[k] != IR_NONE)
+                depth[node->outputs[0]] =
+                    MAX(depth[node->outputs[0]], (uint16_t)(depth[node->inputs[k]] + 1));
+        if (node->n_outputs && depth[node->outputs[0]] > PLAN_MAX_ALIASES)
             return bad(err, "too long a chain of aliases", node->name);
     }
     return STATUS_OK;
@@ -195,14 +310,10 @@ static enum status check_chains(const struct ir_graph *graph, struct error *err)
 static enum status check_tensors(const struct plan *plan, const struct ir_graph *graph,
                                  struct error *err)
 {
-    /* All aliases first: place_ok follows them. Their chains end, because ir_verify has seen that
-     * every RESHAPE comes after the producer of its input. */
-    for (uint32_t i = 0; i < graph->n_tensors; i++) {
-        const struct ir_tensor *t = ir_tensor(graph, i);
-        if (t->alias_of != IR_NONE && !alias_ok(graph, t))
-            return bad(err, "a bad alias", t->name);
-    }
-    TRY(check_chains(graph, err));
+    /* All aliases first: place_ok follows them. */
+    TRY(plan_check_chains(graph, err));
+    TRY(check_aliases(graph, err));
+    TRY(check_ends(graph, err));
     for (uint32_t i = 0; i < graph->n_tensors; i++) {
         const struct ir_tensor *t = ir_tensor(graph, i);
         uint64_t bytes = t->bytes;
@@ -281,6 +392,7 @@ struct liveness {
     const struct ir_graph *graph;
     uint32_t *last_use;     /* by root: the node that reads it last; n_nodes: an output */
     unsigned char *state;   /* by root (plan_tensor_root) */
+    unsigned char *written; /* by tensor: all its bytes are there */
     struct interval *alive; /* sorted, disjoint */
     uint32_t n_alive;
 };
@@ -338,12 +450,16 @@ static void end_life(struct liveness *l, uint32_t root)
     }
 }
 
-static enum status begin_life(struct liveness *l, uint32_t root, struct error *err)
+/* A node writes the tensor. What lies in another one begins that one's life, or joins it. */
+static enum status begin_life(struct liveness *l, uint32_t tensor, struct error *err)
 {
-    const struct ir_tensor *t = ir_tensor(l->graph, root);
-    if (l->state[root] != UNWRITTEN || !occupy(l, tensor_interval(l, root)))
-        return bad(err, "a tensor overwrites another that is still needed", t->name);
+    uint32_t root = plan_tensor_root(l->graph, tensor);
+    bool joins = root != tensor && l->state[root] == LIVE;
+    if (!joins && (l->state[root] != UNWRITTEN || !occupy(l, tensor_interval(l, root))))
+        return bad(err, "a tensor overwrites another that is still needed",
+                   ir_tensor(l->graph, tensor)->name);
     l->state[root] = LIVE;
+    l->written[tensor] = 1;
     return STATUS_OK;
 }
 
@@ -354,9 +470,9 @@ static enum status check_inputs(const struct liveness *l, const struct ir_node *
         if (node->inputs[k] == IR_NONE)
             continue;
         uint32_t root = plan_tensor_root(l->graph, node->inputs[k]);
-        if (l->state[root] != LIVE)
+        if (l->state[root] != LIVE || !l->written[node->inputs[k]])
             return bad(err, "a tensor is read before it is written",
-                       ir_tensor(l->graph, root)->name);
+                       ir_tensor(l->graph, node->inputs[k])->name);
     }
     return STATUS_OK;
 }
@@ -370,6 +486,8 @@ static enum status step(struct liveness *l, uint32_t i, struct error *err)
     struct interval scratch = {node->workspace_offset, node->workspace_offset + scratch_bytes};
     for (uint32_t k = 0; k < node->n_outputs && !alias; k++)
         TRY(begin_life(l, node->outputs[k], err));
+    for (uint32_t k = 0; k < node->n_outputs && alias; k++)
+        l->written[node->outputs[k]] = 1;
     if (!occupy(l, scratch))
         return bad(err, "a workspace overwrites a tensor", node->name);
     vacate(l, scratch);
@@ -380,9 +498,11 @@ static enum status step(struct liveness *l, uint32_t i, struct error *err)
         if (l->last_use[root] == i)
             end_life(l, root);
     }
-    for (uint32_t k = 0; k < node->n_outputs && !alias; k++)
-        if (l->last_use[node->outputs[k]] == IR_NONE)
-            end_life(l, node->outputs[k]);
+    for (uint32_t k = 0; k < node->n_outputs && !alias; k++) {
+        uint32_t root = plan_tensor_root(l->graph, node->outputs[k]);
+        if (l->last_use[root] == IR_NONE)
+            end_life(l, root);
+    }
     return STATUS_OK;
 }
 
@@ -391,7 +511,8 @@ static void find_last_uses(struct liveness *l)
     const struct ir_graph *graph = l->graph;
     for (uint32_t i = 0; i < graph->n_tensors; i++) {
         l->last_use[i] = IR_NONE;
-        l->state[i] = ir_tensor(graph, i)->producer == IR_NONE ? LIVE : UNWRITTEN;
+        l->written[i] = ir_tensor(graph, i)->producer == IR_NONE;
+        l->state[i] = l->written[i] ? LIVE : UNWRITTEN;
     }
     for (uint32_t i = 0; i < graph->n_nodes; i++)
         for (uint32_t k = 0; k < ir_node(graph, i)->n_inputs; k++)
@@ -405,6 +526,7 @@ static void liveness_deinit(struct liveness *l)
 {
     free(l->last_use);
     free(l->state);
+    free(l->written);
     free(l->alive);
 }
 
@@ -413,8 +535,9 @@ static enum status check_liveness(const struct ir_graph *graph, struct error *er
     CLEANUP(liveness_deinit) struct liveness l = {.graph = graph};
     l.last_use = calloc(graph->n_tensors + 1, sizeof(*l.last_use));
     l.state = calloc(graph->n_tensors + 1, sizeof(*l.state));
+    l.written = calloc(graph->n_tensors + 1, sizeof(*l.written));
     l.alive = calloc(PLAN_MAX_LIVE, sizeof(*l.alive));
-    if (!l.last_use || !l.state || !l.alive)
+    if (!l.last_use || !l.state || !l.written || !l.alive)
         return error_no_memory(err, "a plan");
     find_last_uses(&l);
     for (uint32_t i = 0; i < graph->n_nodes; i++)

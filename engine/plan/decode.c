@@ -373,6 +373,7 @@ static bool on_tensor(pb_istream_t *in, const pb_field_t *field UNUSED, void **a
     t->alias_of = msg.alias_of - 1; /* 0 becomes IR_NONE */
     t->offset = msg.offset;
     t->bytes = msg.bytes;
+    t->part = msg.part;
     if (t->place == IR_PLACE_CONSTANT) {
         const struct plan *plan = d->plan;
         if (t->bytes > plan->weight_bytes || t->offset > plan->weight_bytes - t->bytes)

@@ -209,6 +209,7 @@ static bool put_tensors(pb_ostream_t *out, const pb_field_t *field, void *const 
             .alias_of = t->alias_of + 1,
             .offset = t->place == IR_PLACE_CONSTANT ? p->constants[i] : t->offset,
             .bytes = t->bytes,
+            .part = t->part,
         };
         if (!put_message(out, field, inferd_plan_Tensor_fields, &msg))
             return false;

@@ -60,19 +60,6 @@ bool plan_name_ok(const char *name)
     return len >= 1 && len <= PLAN_NAME_MAX && strspn(name, allowed) == len;
 }
 
-uint32_t plan_tensor_root(const struct ir_graph *graph, uint32_t tensor)
-{
-    while (ir_tensor(graph, tensor)->alias_of != IR_NONE)
-        tensor = ir_tensor(graph, tensor)->alias_of;
-    return tensor;
-}
-
-bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node)
-{
-    return ir_op_has(node->op, IR_TRAIT_RENAMES) && node->n_inputs && node->n_outputs == 1 &&
-           ir_tensor(graph, node->outputs[0])->alias_of == node->inputs[0];
-}
-
 bool plan_same_point(const struct plan *plan, const struct plan_profile *a,
                      const struct plan_profile *b)
 {

@@ -157,16 +157,34 @@ bool plan_needs_host(const struct plan *plan, const char *backend);
 /* Checks everything that can be checked without a device. Constants' offsets are checked only if
  * plan->weights is set. */
 enum status plan_check(const struct plan *plan, struct error *err);
+/* The part of that which limits chains of aliases. */
+enum status plan_check_chains(const struct ir_graph *graph, struct error *err);
 bool plan_name_ok(const char *name); /* of a binding */
 
-/* The root of a tensor is the tensor whose bytes it has: itself, or the end of its chain of
- * aliases. The graph has passed ir_verify, and its aliases are outputs of nodes as
- * plan_node_is_alias describes them. */
+/* The root of a tensor is the tensor that its bytes lie in: itself, or the end of its chain of
+ * aliases. *at: where they begin in it. The graph has passed ir_verify, and its aliases are of
+ * these kinds:
+ *
+ *   a name       the output of a node that renames is its input
+ *   a slice      the output of a node that cuts lies in its input
+ *   a place      the output of any node lies in the output of one that joins, where this node
+ *                wants it: whoever writes the tensor writes it there
+ *   a row        the output of a node that joins is where its inputs lie, which are neighbours
+ */
 uint32_t plan_tensor_root(const struct ir_graph *graph, uint32_t tensor);
+uint32_t plan_tensor_at(const struct ir_graph *graph, uint32_t tensor, uint64_t *at);
 
-/* Whether the node is a RESHAPE, or a REFORMAT between layouts that agree, whose output is an alias
- * of its input: then there is nothing to run. */
+/* Whether nothing of the node is to run: its output is its input or a slice of it, or its inputs
+ * lie in its output. */
 bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node);
+
+/* The tensor that this one is a name of. */
+uint32_t plan_tensor_carrier(const struct ir_graph *graph, uint32_t tensor);
+
+/* Whether all inputs of a node that joins lie where they must, if its output begins `at` bytes
+ * into `root`. */
+bool plan_node_joins_at(const struct ir_graph *graph, const struct ir_node *node, uint32_t root,
+                        uint64_t at);
 
 /* Says whether two profiles are of one point. */
 bool plan_same_point(const struct plan *plan, const struct plan_profile *a,

@@ -157,6 +157,80 @@ static void refuse(struct build_input input, enum dtype model, const char *why)
     ir_graph_free(g);
 }
 
+static void a_float_output_may_be_fp16(void **state)
+{
+    (void)state;
+    const struct build_output output = {"y", DTYPE_F16};
+    struct ir_graph *g = network(true);
+    struct error err;
+    float input[INPUTS], want[OUTPUTS_MAX], halves[OUTPUTS_MAX];
+    for (int i = 0; i < INPUTS; i++)
+        input[i] = (float)(i * 37 % 256) / 256;
+    evaluate(g, input, want);
+    size_t n = size_of_output(g);
+    ir_tensor(g, g->outputs[0])->name = "y";
+    assert_int_equal(build_serve_outputs(g, &output, 1, &err), STATUS_OK);
+    assert_int_equal(ir_verify(g, &err), STATUS_OK);
+    assert_int_equal(ir_tensor(g, g->outputs[0])->dtype, DTYPE_F16);
+    assert_string_equal(ir_tensor(g, g->outputs[0])->name, "y");
+    evaluate(g, input, halves);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(((uint16_t *)halves)[i], f32_to_f16(want[i]));
+    uint32_t nodes = g->n_nodes; /* once is enough */
+    assert_int_equal(build_serve_outputs(g, &output, 1, &err), STATUS_OK);
+    assert_int_equal(g->n_nodes, nodes);
+    ir_graph_free(g);
+}
+
+/* x -> quantise -> q -> dequantise -> y */
+static struct ir_graph *rounding(void)
+{
+    struct ir_graph *g = ir_graph_new();
+    struct shape one = {.rank = 1, .dim = {1}}, xs = {.rank = 2, .dim = {1, 4}};
+    static float step = 0.5F;
+    static uint8_t zero = 3;
+    struct error err;
+    uint32_t in[3] = {ir_tensor_add(g, "x", DTYPE_F32, &xs),
+                      ir_constant_add(g, "step", DTYPE_F32, &one, &step),
+                      ir_constant_add(g, "zero", DTYPE_U8, &one, &zero)};
+    g->inputs[g->n_inputs++] = in[0];
+    for (int i = 0; i < 2; i++) {
+        uint32_t node = ir_node_add(g, i ? IR_OP_DEQUANTIZE : IR_OP_QUANTIZE, "r", 3, in);
+        assert_true(ir_attr_set_int(g, node, IR_ATTR_TO, i ? DTYPE_F32 : DTYPE_U8));
+        assert_int_equal(ir_infer_apply(g, node, NULL, 0, &err), STATUS_OK);
+        in[0] = ir_node(g, node)->outputs[0];
+    }
+    ir_tensor(g, in[0])->name = "y";
+    g->outputs[g->n_outputs++] = in[0];
+    return g;
+}
+
+static void a_dequantised_output_may_stay_as_it_is(void **state)
+{
+    (void)state;
+    struct build_output output = {"y", DTYPE_I8};
+    struct ir_graph *g = rounding();
+    struct error err;
+    float input[4] = {-2, 0, 1, 200}, result[OUTPUTS_MAX];
+    assert_int_equal(build_serve_outputs(g, &output, 1, &err), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "cannot be served as INT8"));
+    output.dtype = DTYPE_U8;
+    assert_int_equal(build_serve_outputs(g, &output, 1, &err), STATUS_OK);
+    assert_int_equal(ir_tensor(g, g->outputs[0])->dtype, DTYPE_U8);
+    assert_string_equal(ir_tensor(g, g->outputs[0])->name, "y");
+    evaluate(g, input, result);
+    assert_memory_equal(result, ((uint8_t[]){0, 3, 5, 255}), 4);
+    ir_graph_free(g);
+    g = network(true);
+    ir_tensor(g, g->outputs[0])->name = "y";
+    assert_int_equal(build_serve_outputs(g, &output, 1, &err), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "it may be fp16"));
+    output.name = "z";
+    assert_int_equal(build_serve_outputs(g, &output, 1, &err), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "the model has no such output; it has 'y'"));
+    ir_graph_free(g);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     static const float bad[1] = {NAN};
@@ -172,6 +246,8 @@ static void what_does_not_fit_is_refused(void **state)
     assert_int_equal(build_served_type("uint8"), DTYPE_U8);
     assert_int_equal(build_served_type("fp16"), DTYPE_F16);
     assert_int_equal(build_served_type("UINT8"), DTYPE_NONE);
+    assert_int_equal(build_served_type("int8"), DTYPE_NONE);
+    assert_int_equal(build_served_output_type("int8"), DTYPE_I8);
     assert_int_equal(build_served_type(""), DTYPE_NONE);
 }
 
@@ -180,6 +256,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(served_answers_are_the_floats_answers),
         cmocka_unit_test(a_type_may_stay),
+        cmocka_unit_test(a_float_output_may_be_fp16),
+        cmocka_unit_test(a_dequantised_output_may_stay_as_it_is),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,13 @@ static void ranges_are_read(void **state UNUSED)
     assert_int_equal(r.high[0], 8);
     assert_int_equal(r.low[1], 0);
     assert_int_equal(r.high[2], 3);
+    assert_int_equal(build_range_parse("h=2xNx*", &r, &err), STATUS_OK);
+    assert_int_equal(r.low[1], BUILD_INSTANCES);
+    assert_int_equal(r.high[1], BUILD_INSTANCES);
     static const char *const wrong[] = {"",
+                                        "x=N..3",
+                                        "x=1..N",
+                                        "x=NN",
                                         "x",
                                         "x=",
                                         "=1",

@@ -241,6 +241,25 @@ static void model_lists_rise_and_fit(void **state)
     config_free(config);
 }
 
+static void limits_of_a_build_are_for_what_is_built(void **state)
+{
+    (void)state;
+    struct config *config = config_new();
+    assert_int_equal(config_model_argument(config, "m=m.onnx", NULL), STATUS_OK);
+    struct config_model *model = &config->models[0];
+    model->max_bytes = model->workspace = 1 << 20;
+    model->memory_percent = 100;
+    check(config, NULL);
+    model->memory_percent = 101;
+    check(config, "models[0].memory_percent: expected a whole number from 0 to 100");
+    model->memory_percent = 0;
+    set(&model->path, "m.plan");
+    check(config, "models[0].max_bytes: expected no such key: only an .onnx");
+    model->max_bytes = 0;
+    check(config, "models[0].workspace: expected no such key");
+    config_free(config);
+}
+
 static void models_are_given_once(void **state)
 {
     (void)state;
@@ -319,6 +338,7 @@ int main(void)
         cmocka_unit_test(texts_for_the_builder_have_a_form),
         cmocka_unit_test(byte_limits_fit_into_one_another),
         cmocka_unit_test(model_lists_rise_and_fit),
+        cmocka_unit_test(limits_of_a_build_are_for_what_is_built),
         cmocka_unit_test(models_are_given_once),
         cmocka_unit_test(listening_twice_is_refused_but_for_free_ports),
         cmocka_unit_test(r13_model_arguments),

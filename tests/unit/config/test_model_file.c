@@ -144,6 +144,7 @@ static void sizes_are_the_builders_options(void **state)
               "parameters { key: 'profiles' value { string_value: '1,8' } }"
               "parameters { key: 'value:sr' value { string_value: '16000' } }"
               "parameters { key: 'dim:x:1' value { string_value: '576' } }"
+              "parameters { key: 'output_type:y' value { string_value: 'fp16' } }"
               "parameters { key: 'dim:y' value { string_value: '7' } }");
     const struct config_texts *sizes = f->config.sizes;
     assert_string_equal(log_text, "");
@@ -152,6 +153,8 @@ static void sizes_are_the_builders_options(void **state)
     assert_string_equal(sizes[CONFIG_SHAPES].items[0], "ids=*x1..512");
     assert_string_equal(sizes[CONFIG_PROFILES].items[0], "seq=32,128");
     assert_string_equal(sizes[CONFIG_VALUES].items[0], "sr=16000");
+    assert_int_equal(sizes[CONFIG_OUTPUT_TYPES].count, 1);
+    assert_string_equal(sizes[CONFIG_OUTPUT_TYPES].items[0], "y=fp16");
     assert_int_equal(sizes[CONFIG_DIMS].count, 2);
     assert_string_equal(sizes[CONFIG_DIMS].items[0], "x:1=576");
     model_file_free(f);
@@ -231,6 +234,8 @@ static void mistakes(void **state)
     refuse("parameters { key: 'profiles' }", "expected a string_value");
     refuse("parameters { key: 'input_scale:x' value { string_value: '1,,2' } }", "numbers such as");
     refuse("parameters { key: 'input_type:' value { string_value: 'uint8' } }", "uint8 or fp16");
+    refuse("parameters { key: 'output_type:y' value { string_value: 'fp8' } }", "fp16, uint8 or");
+    refuse("parameters { key: 'output_type:' value { string_value: 'fp16' } }", "fp16, uint8 or");
     refuse("parameters { key: 'profiles' value { string_value: '1' } } "
            "parameters { key: 'profiles' value { string_value: '1' } }",
            "expected once, got twice");

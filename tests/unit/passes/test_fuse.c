@@ -245,31 +245,6 @@ static const struct rewrite_case cases[] = {
      "y = binary \"bias1\" (c, k FP32[4,1,1]) func=add\n"
      "output y\n",
      NULL, NULL},
-    /* --- pad_columns --- */
-    {"a head of an odd number of words", "pad_columns",
-     "input x FP32[2,3,4]\n"
-     "y = matmul \"head\" (x, w FP32[4,1027], b FP32[1027])\n"
-     "output y\n",
-     "input x FP32[2,3,4]\n"
-     "%4 FP32[2,3,1032] = matmul \"head\" (x, w FP32[4,1032], b FP32[1032])\n"
-     "y FP32[2,3,1027] = slice \"head\" (%4) starts=0,0,0 ends=2,3,1027 steps=1,1,1\n"
-     "output y\n",
-     "head: 5 columns of zeros"},
-    {"the same, weights turned and scaled", "pad_columns",
-     "input x FP32[3,4]\n"
-     "y = matmul \"head\" (x, w FP32[1025,4]) trans_b=1 alpha=0.5\n"
-     "output y\n",
-     "input x FP32[3,4]\n"
-     "%3 FP32[3,1032] = matmul \"head\" (x, w FP32[1032,4]) trans_b=1 alpha=0.5\n"
-     "y FP32[3,1025] = slice \"head\" (%3) starts=0,0 ends=3,1025 steps=1,1\n"
-     "output y\n",
-     NULL},
-    {"few columns, or whole vectors: not", "pad_columns",
-     "input x FP32[3,4]\n"
-     "y = matmul \"few\" (x, w FP32[4,1001])\n"
-     "z = matmul \"whole\" (x, v FP32[4,1032])\n"
-     "output y\noutput z\n",
-     NULL, NULL},
     /* --- fold_scale --- */
     {"conv + scale, uniform", "fold_scale",
      "input x FP32[1,3,8,8]\n"

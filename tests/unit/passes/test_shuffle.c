@@ -224,7 +224,76 @@ static const struct rewrite_case cases[] = {
      "y = concat \"y\" (q, r, t, u) axis=3\n"
      "output y\n",
      NULL, NULL},
+    /* --- gather_channels --- */
+    {"ShuffleNet: channels of two groups, and halves of them", "gather_channels erase_unused",
+     "input x FP32[2,6,4,3]\n"
+     "a = reshape \"a\" (x) shape=2,2,3,4,3\n"
+     "t = transpose \"t\" (a) perm=0,2,1,3,4\n"
+     "g = reshape \"g\" (t) shape=2,6,4,3\n"
+     "p = slice \"p\" (g) starts=0,0,0,0 ends=2,3,4,3 steps=1,1,1,1\n"
+     "q = slice \"q\" (g) starts=0,3,0,0 ends=2,6,4,3 steps=1,1,1,1\n"
+     "output p\noutput q\n",
+     "input x FP32[2,6,4,3]\n"
+     "p FP32[2,3,4,3] = gather \"p\" (x, p INT64[3]) axis=1\n"
+     "q FP32[2,3,4,3] = gather \"q\" (x, q INT64[3]) axis=1\n"
+     "output p\noutput q\n",
+     "t is a gather of channels"},
+    {"channels of three dimensions, turned around", "gather_channels",
+     "input x FP32[1,24,5]\n"
+     "a = reshape \"a\" (x) shape=1,2,3,4,5\n"
+     "t = transpose \"t\" (a) perm=0,3,1,2,4\n"
+     "y = reshape \"y\" (t) shape=1,24,5\n"
+     "output y\n",
+     "input x FP32[1,24,5]\n"
+     "y FP32[1,24,5] = gather \"y\" (x, y INT64[24]) axis=1\n"
+     "output y\n",
+     NULL},
+    {"a shuffle that others read, and one of places", "gather_channels",
+     "input x FP32[2,6,4,3]\n"
+     "a = reshape \"a\" (x) shape=2,2,3,4,3\n"
+     "t = transpose \"t\" (a) perm=0,2,1,3,4\n"
+     "g = reshape \"g\" (t) shape=2,6,4,3\n"
+     "b = reshape \"b\" (x) shape=2,6,2,2,3\n"
+     "u = transpose \"u\" (b) perm=0,1,3,2,4\n"
+     "h = reshape \"h\" (u) shape=2,6,4,3\n"
+     "output t\noutput g\noutput h\n",
+     NULL, NULL},
     /* --- gather_slices --- */
+    {"split, one half changed, all put together (C2f)", "gather_slices erase_unused",
+     "input x FP32[2,6,4,3]\n"
+     "a = slice \"a\" (x) starts=0,0,0,0 ends=2,2,4,3 steps=1,1,1,1\n"
+     "b = slice \"b\" (x) starts=0,2,0,0 ends=2,6,4,3 steps=1,1,1,1\n"
+     "c = unary \"c\" (b) func=relu\n"
+     "y = concat \"y\" (a, b, c) axis=1\n"
+     "output y\n",
+     "input x FP32[2,6,4,3]\n"
+     "b FP32[2,4,4,3] = slice \"b\" (x) starts=0,2,0,0 ends=2,6,4,3 steps=1,1,1,1\n"
+     "c FP32[2,4,4,3] = unary \"c\" (b) func=relu\n"
+     "y FP32[2,10,4,3] = concat \"y\" (x, c) axis=1\n"
+     "output y\n",
+     "y takes neighbouring slices of x as one"},
+    {"neighbours that are not all of it", "gather_slices erase_unused",
+     "input x FP32[2,6,4,3]\n"
+     "a = slice \"a\" (x) starts=0,1,0,0 ends=2,2,4,3 steps=1,1,1,1\n"
+     "b = slice \"b\" (x) starts=0,2,0,0 ends=2,5,4,3 steps=1,1,1,1\n"
+     "c = unary \"c\" (x) func=relu\n"
+     "y = concat \"y\" (c, a, b) axis=1\n"
+     "output y\n",
+     "input x FP32[2,6,4,3]\n"
+     "c FP32[2,6,4,3] = unary \"c\" (x) func=relu\n"
+     "%3 FP32[2,4,4,3] = slice \"a\" (x) starts=0,1,0,0 ends=2,5,4,3 steps=1,1,1,1\n"
+     "y FP32[2,10,4,3] = concat \"y\" (c, %3) axis=1\n"
+     "output y\n",
+     NULL},
+    {"neighbours in another order, or such as others read", "gather_slices",
+     "input x FP32[2,6,4,3]\n"
+     "a = slice \"a\" (x) starts=0,1,0,0 ends=2,2,4,3 steps=1,1,1,1\n"
+     "b = slice \"b\" (x) starts=0,2,0,0 ends=2,5,4,3 steps=1,1,1,1\n"
+     "c = unary \"c\" (b) func=relu\n"
+     "y = concat \"y\" (a, b, c) axis=1\n"
+     "z = concat \"z\" (b, a, c) axis=1\n"
+     "output y\noutput z\n",
+     NULL, NULL},
     {"Swin: a roll over two axes", "gather_slices gather_slices",
      "input x FP32[2,5,4,3]\n"
      "a = slice \"a\" (x) starts=0,2,0,0 ends=2,5,4,3 steps=1,1,1,1\n"

@@ -69,7 +69,8 @@ class Completion(unittest.TestCase):
         for command in commands():
             with self.subTest(command):
                 self.assertEqual(self.complete("inferctl", command, "-"), options(command))
-        self.assertEqual(self.complete("inferctl", "build", "--outp"), {"--output"})
+        self.assertEqual(self.complete("inferctl", "build", "--outp"),
+                         {"--output", "--output-type"})
 
     def test_bash_leaves_values_and_files_to_the_shell(self):
         self.assertEqual(self.complete("inferctl", "build", "-o", ""), set())

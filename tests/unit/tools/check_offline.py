@@ -94,6 +94,7 @@ class Offline(unittest.TestCase):
         self.build("--batch", "1")
         given = (("--precision", "fp16"), ("--dim", "N=1"), ("--input-type", "image=uint8"),
                  ("--input-scale", "image=2"), ("--input-bias", "image=2"), ("--no-tune",),
+                 ("--output-type", "y=fp16"),
                  ("--max-bytes", "1GiB"), ("--max-error", "0.1"), ("--data", "."),
                  ("--pin", "conv1=cpu"), ("--keep", "conv1"), ("--workspace", "1MiB"),
                  ("--memory-fraction", "0.5"),
@@ -147,6 +148,8 @@ class Offline(unittest.TestCase):
                 ("--pin", "vonv1=cpu", "did you mean 'conv1'?"),
                 ("--keep", "nothing", "no layer has this name"),
                 ("--pin", "conv1=int8", "tensors have ranges only with --precision int8"),
+                ("--pin", "*=~fp8", "tensors have ranges only with --precision fp8"),
+                ("--pin", "*=~fp16", "there are such kernels only with --precision fp16"),
                 ("--pin", "conv1=fp16", "layer 'conv1 + bn1 + relu1' (conv) has no such kernel"),
                 ("--pin", "conv1=cuda", "--pin conv1=cuda: layer 'conv1 + bn1 + relu1' (conv)")):
             with self.subTest(text):

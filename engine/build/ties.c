@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See ties.h. */
+#include "engine/build/ties.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+
+#include "engine/build/instances.h"
+
+enum { TIES_MAX = 4 }; /* each set of them is tried */
+
+struct finding {
+    struct onnx_model *model;
+    struct build_options
+        quiet; /* with the dimensions of the space and the candidates behind them */
+    struct onnx_dim *dims;
+    uint32_t first, n; /* where the candidates are among these */
+    struct arena *arena;
+};
+
+static bool is_given(const struct build_options *options, const char *name, const char *axis)
+{
+    for (uint32_t i = 0; i < options->n_dims; i++)
+        if (!strcmp(options->dims[i].name, axis) || (name && !strcmp(options->dims[i].name, name)))
+            return true;
+    return false;
+}
+
+static bool is_valued(const struct build_options *options, const char *input)
+{
+    for (uint32_t i = 0; i < options->n_values; i++)
+        if (!strcmp(options->values[i].name, input))
+            return true;
+    return false;
+}
+
+/* Adds an open dimension, or all of its name. False: there are too many, or there is no memory. */
+static bool candidate_add(struct finding *f, const char *input, uint32_t axis,
+                          const struct onnx_axis_info *info)
+{
+    char *text = arena_printf(f->arena, "%.*s:%u", INT_MAX, input, axis);
+    if (!text)
+        return false;
+    if (info->fixed >= 0 || info->batch || is_given(&f->quiet, info->name, text))
+        return true;
+    if (f->n == TIES_MAX)
+        return false;
+    const char *name = build_names_much(info->name) ? info->name : text;
+    f->dims[f->first + f->n++] = (struct onnx_dim){name, ONNX_INSTANCES};
+    f->quiet.n_dims = f->first + f->n;
+    return true;
+}
+
+static bool candidates_list(struct finding *f)
+{
+    for (uint32_t i = 0; i < onnx_n_inputs(f->model); i++) {
+        uint32_t rank;
+        const char *input = onnx_input(f->model, i, &rank);
+        for (uint32_t d = 0; rank <= SHAPE_MAX_RANK && d < rank; d++) {
+            struct onnx_axis_info info = onnx_input_axis(f->model, i, d);
+            if (!is_valued(&f->quiet, input) && !candidate_add(f, input, d, &info))
+                return false;
+        }
+    }
+    return f->n > 0;
+}
+
+/* *fits: whether the model can be imported. */
+static enum status try(struct finding *f, uint32_t batch, bool *fits, struct error *err)
+{
+    CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
+    CLEANUP(build_tail_cleanup) struct onnx_tail tail = {.n_nodes = 0};
+    enum status status = build_import(f->model, &f->quiet, batch, NULL, &tail, &graph, err);
+    *fits = !status;
+    return status == STATUS_RESOURCE_EXHAUSTED ? status : STATUS_OK;
+}
+
+/* Whether all candidates may count instances, and no set of them may have another size: two may be
+ * tied to each other alone. */
+static enum status prove(struct finding *f, bool *proven, struct error *err)
+{
+    static const struct {
+        uint32_t batch;
+        int64_t size;
+    } others[] = {{2, 3}, {3, 5}};
+    struct onnx_dim *candidates = f->dims + f->first;
+    *proven = true;
+    for (uint32_t batch = 1; batch <= 3 && *proven; batch++)
+        TRY(try(f, batch, proven, err));
+    for (uint32_t set = 1; set < 1U << f->n && *proven; set++)
+        for (size_t k = 0; k < ARRAY_LEN(others) && *proven; k++) {
+            bool fits = true;
+            for (uint32_t i = 0; i < f->n; i++)
+                candidates[i].value = set >> i & 1 ? others[k].size : ONNX_INSTANCES;
+            TRY(try(f, others[k].batch, &fits, err));
+            *proven = !fits;
+        }
+    for (uint32_t i = 0; i < f->n; i++)
+        candidates[i].value = ONNX_INSTANCES;
+    return STATUS_OK;
+}
+
+enum status build_ties_find(struct onnx_model *model, struct build_options *options,
+                            struct arena *arena, struct build_space *space, struct error *err)
+{
+    struct finding f = {.model = model, .quiet = *options, .first = space->n_dims, .arena = arena};
+    bool proven = false;
+    if (!onnx_is_batched(model))
+        return STATUS_OK;
+    f.dims = arena_array(arena, space->n_dims + TIES_MAX, sizeof(*f.dims));
+    uint8_t *free_of = arena_array(arena, space->n_dims + TIES_MAX, 1);
+    if (!f.dims || !free_of)
+        return error_no_memory(err, "the builder");
+    memcpy(f.dims, space->dims, space->n_dims * sizeof(*f.dims));
+    memcpy(free_of, space->free_of, space->n_dims);
+    f.quiet.log = NULL;
+    f.quiet.dims = f.dims;
+    if (!candidates_list(&f))
+        return STATUS_OK;
+    TRY(prove(&f, &proven, err));
+    if (!proven)
+        return STATUS_OK;
+    for (uint32_t i = 0; i < f.n; i++)
+        log_write(options->log, LOG_INFO, "'%s' counts instances, too: no other size fits",
+                  f.dims[f.first + i].name);
+    space->dims = f.dims;
+    space->free_of = free_of;
+    options->dims = f.dims;
+    space->n_dims = options->n_dims = f.first + f.n;
+    return STATUS_OK;
+}
