@@ -61,6 +61,8 @@ static const struct {
     {IR_TRAIT_MIXES, "mixes instances"},
     {IR_TRAIT_MOVES, "only moves elements"},
     {IR_TRAIT_RENAMES, "may only rename bytes"},
+    {IR_TRAIT_JOINS, "may find its inputs in place"},
+    {IR_TRAIT_CUTS, "may be read in place"},
 };
 
 static const char *const works[] = {

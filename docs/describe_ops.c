@@ -31,7 +31,8 @@ static const char introduction[] =
     "  type is refused.\n"
     "- **CPU**: the kernels that may run it beside the reference kernels, which run every op in\n"
     "  every type. The tuner takes the fastest. oneDNN takes FP32, and 8-bit integers for\n"
-    "  products and convolutions where the processor computes them exactly (VNNI). Native\n"
+    "  products and convolutions where the processor computes them exactly (VNNI); these read\n"
+    "  BF16 where `--precision bf16` allows it and the processor has instructions for it. Native\n"
     "  kernels take FP32. Both have only those unary and binary functions in which networks\n"
     "  spend time.\n"
     "- **CUDA**: the families of kernels that may run it; the last table says what each family\n"
@@ -103,13 +104,14 @@ static void cpu_text(enum ir_op op, uint32_t types, char *text)
         add(text, ", ", "reference");
 }
 
-/* The kernels of products and convolutions on the device take floats only. */
+/* Of the families for products and convolutions one takes integers, and it takes no floats. */
 static void cuda_text(enum ir_op op, uint32_t types, char *text)
 {
     bool product = ir_op_has(op, IR_TRAIT_BYTES);
     text[0] = 0;
-    for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_ && !(product && !(types & FLOATS)); i++) {
-        if (cuda_family_takes(i, op) && !strstr(text, cuda_takings[i].library))
+    for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_; i++) {
+        bool fits = !product || !(types & FLOATS) == (i == CUDA_FAMILY_OWN_PRODUCT);
+        if (fits && cuda_family_takes(i, op) && !strstr(text, cuda_takings[i].library))
             add(text, ", ", cuda_takings[i].library);
     }
     if (!text[0])

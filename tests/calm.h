@@ -36,6 +36,7 @@ static inline const struct backend *calm_down(struct device *device)
     calm.op_launch = calm_launch;
     calm.event_elapsed = calm_elapsed;
     calm.longest_wait = NULL;
+    calm.op_gather = NULL;
     device->backend = &calm;
     return was;
 }

@@ -450,12 +450,14 @@ extern const struct fast_kernels FAST_TABLE;
 extern const struct sweep_kernels SWEEP_TABLE;
 extern const struct typed_kernels TYPED_TABLE;
 extern const struct byte_kernels BYTES_TABLE;
+extern const struct box_kernels BOXES_TABLE;
 
 const struct fast_kernels FAST_TABLE = {
     .isa = FAST_ISA,
     .sweep = &SWEEP_TABLE,
     .typed = &TYPED_TABLE,
     .bytes = &BYTES_TABLE,
+    .boxes = &BOXES_TABLE,
     .blocked = LANES == 16 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8,
     .unary = {[IR_UNARY_RELU] = u_relu,
               [IR_UNARY_LEAKY_RELU] = u_leaky_relu,

@@ -25,6 +25,7 @@ typedef void (*fast_binary)(const float *a, const float *b, float *y, size_t n);
 struct sweep_kernels;
 struct typed_kernels;
 struct byte_kernels;
+struct box_kernels;
 
 enum { FAST_ACROSS = 256 };
 
@@ -33,6 +34,7 @@ struct fast_kernels {
     const struct sweep_kernels *sweep;    /* sweep.h, for the same instruction set */
     const struct typed_kernels *typed;    /* typed.h, too */
     const struct byte_kernels *bytes;     /* bytes.h, too */
+    const struct box_kernels *boxes;      /* boxes.h, likewise */
     enum ir_layout blocked;               /* the blocked layout that suits its registers */
     fast_unary unary[IR_UNARY_COUNT_];    /* NULL: not here */
     fast_binary binary[IR_BINARY_COUNT_]; /* NULL: not here */

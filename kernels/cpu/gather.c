@@ -8,30 +8,19 @@
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/walk.h"
 
-enum status ref_index(const struct tensor_view *indices, int64_t at, int64_t dim, int64_t *out,
-                      struct error *err)
+enum status ref_index_strays(int64_t index, int64_t dim, struct error *err)
 {
-    int64_t index = ref_get_i64(indices->dtype, indices->data, at);
-    if (index < -dim || index >= dim)
-        return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "index %" PRId64 " is out of range for a dimension of %" PRId64, index,
-                         dim);
-    *out = index < 0 ? index + dim : index;
-    return STATUS_OK;
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "index %" PRId64 " is out of range for a dimension of %" PRId64, index, dim);
 }
 
-enum status ref_index_tuple(const struct tensor_view *indices, int64_t row, uint32_t n,
-                            const int64_t *dims, const int64_t *strides, int64_t *out,
-                            struct error *err)
+/* Most parts are single numbers. */
+static void copy_part(char *to, const char *from, size_t part)
 {
-    int64_t offset = 0;
-    for (uint32_t d = 0; d < n; d++) {
-        int64_t index = 0;
-        TRY(ref_index(indices, row * n + d, dims[d], &index, err));
-        offset += index * strides[d];
-    }
-    *out = offset;
-    return STATUS_OK;
+    if (part == 4 || part == 8)
+        ref_put(to, from, part);
+    else if (part)
+        memcpy(to, from, part);
 }
 
 enum status ref_gather(uint32_t axis, const struct tensor_view *x,
@@ -46,8 +35,7 @@ enum status ref_gather(uint32_t axis, const struct tensor_view *x,
         for (int64_t i = 0; i < n; i++, to += part) {
             int64_t index = 0;
             TRY(ref_index(indices, i, dim, &index, err));
-            if (part)
-                memcpy(to, (const char *)x->data + (size_t)(o * dim + index) * part, part);
+            copy_part(to, (const char *)x->data + (size_t)(o * dim + index) * part, part);
         }
     return STATUS_OK;
 }
@@ -68,8 +56,8 @@ enum status ref_gather_elements(uint32_t axis, const struct tensor_view *x,
             int64_t to = w.at[0] + i * w.step[0], index = 0;
             TRY(ref_index(indices, to, x->shape.dim[axis], &index, err));
             int64_t from = w.at[1] + i * w.step[1] + index * along;
-            memcpy((char *)y->data + (size_t)to * size, (const char *)x->data + (size_t)from * size,
-                   size);
+            ref_put((char *)y->data + (size_t)to * size,
+                    (const char *)x->data + (size_t)from * size, size);
         }
     return STATUS_OK;
 }
@@ -93,8 +81,7 @@ enum status ref_gather_nd(uint32_t batch_dims, const struct tensor_view *x,
             int64_t at = 0;
             TRY(ref_index_tuple(indices, b * rows + r, n, &x->shape.dim[first], &strides[first],
                                 &at, err));
-            if (part)
-                memcpy(to, (const char *)x->data + (size_t)(b * batch_size + at) * size, part);
+            copy_part(to, (const char *)x->data + (size_t)(b * batch_size + at) * size, part);
         }
     return STATUS_OK;
 }

@@ -104,86 +104,6 @@ static int64_t gather(const struct ref_nms *how, const struct tensor_view *score
     return found;
 }
 
-/* The boxes of fp32 that were chosen so far, corner by corner, so that one loop compares a box with
- * many of them at once. */
-struct kept {
-    float *low[2], *high[2], *area;
-};
-
-enum { KEPT_FIELDS = 5, KEPT_STEP = 16 };
-
-/* Whether the box meets one of those at all: most do not, and this costs no division. */
-static bool meets_any(const struct kept *kept, int64_t first, int64_t end, const float low[2],
-                      const float high[2])
-{
-    int any = 0;
-    for (int64_t k = first; k < end; k++)
-        any |= (kept->low[0][k] < high[0]) & (kept->low[1][k] < high[1]) &
-               (kept->high[0][k] > low[0]) & (kept->high[1][k] > low[1]);
-    return any;
-}
-
-/* Does to all boxes [first, end) what overlap() does to one, if no corner is NaN. */
-static bool overlaps_any(const struct kept *kept, int64_t first, int64_t end, const float low[2],
-                         const float high[2], float area_of_box, float most)
-{
-    int any = 0;
-    for (int64_t k = first; k < end; k++) {
-        float a = low[0] > kept->low[0][k] ? low[0] : kept->low[0][k];
-        float b = low[1] > kept->low[1][k] ? low[1] : kept->low[1][k];
-        float c = high[0] < kept->high[0][k] ? high[0] : kept->high[0][k];
-        float d = high[1] < kept->high[1][k] ? high[1] : kept->high[1][k];
-        float shared = (c - a) * (d - b), whole = (area_of_box + kept->area[k]) - shared;
-        any |= (c > a) & (d > b) & (shared > 0) & (area_of_box > 0) & (kept->area[k] > 0) &
-               (whole > 0) & (shared / whole > most);
-    }
-    return any;
-}
-
-/* The same as select_class for boxes of fp32. */
-static int64_t select_f32(const struct ref_nms *how, const struct tensor_view *boxes,
-                          int64_t first_box, struct candidate *heap, int64_t n, int64_t *chosen,
-                          float *room)
-{
-    int64_t selected = 0, most = MIN(n, how->most);
-    const struct kept kept = {
-        {room, room + most}, {room + 2 * most, room + 3 * most}, room + 4 * most};
-    for (int64_t left = n; left > 0 && selected < most;) {
-        struct candidate best = heap[0];
-        heap[0] = heap[--left];
-        sift(heap, 0, left);
-        struct box box = read_box(how, boxes, first_box + best.box);
-        float low[2] = {(float)box.low[0], (float)box.low[1]};
-        float high[2] = {(float)box.high[0], (float)box.high[1]};
-        float own = (float)area(DTYPE_F32, &box);
-        bool drop = false;
-        for (int64_t k = 0; k < selected && !drop; k += KEPT_STEP) {
-            int64_t end = MIN(k + KEPT_STEP, selected);
-            drop = meets_any(&kept, k, end, low, high) &&
-                   overlaps_any(&kept, k, end, low, high, own, (float)how->overlap);
-        }
-        if (drop)
-            continue;
-        for (int d = 0; d < 2; d++) {
-            kept.low[d][selected] = low[d];
-            kept.high[d][selected] = high[d];
-        }
-        kept.area[selected] = own;
-        chosen[selected++] = best.box;
-    }
-    return selected;
-}
-
-/* Whether a corner of the boxes is NaN, which comparisons would not see as fmax and fmin do. */
-static bool has_nan(const struct tensor_view *boxes, int64_t first_box, int64_t n)
-{
-    const float *v = (const float *)boxes->data + first_box * 4;
-    bool nan = false;
-    for (int64_t i = 0; i < 4 * n; i++)
-        nan |= v[i] != v[i];
-    return nan;
-}
-
 /* Takes boxes from the heap in order and puts the selected ones into `chosen`. Returns their
  * number. */
 static int64_t select_class(const struct ref_nms *how, const struct tensor_view *boxes,
@@ -208,8 +128,7 @@ static int64_t select_class(const struct ref_nms *how, const struct tensor_view 
 
 size_t ref_nms_scratch(int64_t boxes)
 {
-    return (size_t)boxes *
-           (sizeof(struct candidate) + sizeof(int64_t) + KEPT_FIELDS * sizeof(float));
+    return (size_t)boxes * (sizeof(struct candidate) + sizeof(int64_t));
 }
 
 void ref_nms(const struct ref_nms *how, const struct tensor_view *boxes,
@@ -219,22 +138,15 @@ void ref_nms(const struct ref_nms *how, const struct tensor_view *boxes,
     int64_t classes = scores->shape.dim[1], n = boxes->shape.dim[1], row = 0;
     struct candidate *heap = scratch;
     int64_t *chosen = (int64_t *)(heap + n);
-    void *behind = chosen + n;
-    float *room = behind;
-    for (int64_t b = 0; b < boxes->shape.dim[0]; b++) {
-        /* A threshold that fp32 rounds would be another one. */
-        bool fast = boxes->dtype == DTYPE_F32 && (double)(float)how->overlap == how->overlap &&
-                    !has_nan(boxes, b * n, n);
+    for (int64_t b = 0; b < boxes->shape.dim[0]; b++)
         for (int64_t c = 0; c < classes; c++) {
             int64_t found = gather(how, scores, (b * classes + c) * n, n, heap);
-            found = fast ? select_f32(how, boxes, b * n, heap, found, chosen, room)
-                         : select_class(how, boxes, b * n, heap, found, chosen);
+            found = select_class(how, boxes, b * n, heap, found, chosen);
             for (int64_t k = 0; k < found; k++, row++) {
                 const int64_t selected[3] = {b, c, chosen[k]};
                 ref_write_i64(y->dtype, y->data, row * 3, 1, 3, selected);
             }
         }
-    }
     for (; row < y->shape.dim[0]; row++)
         ref_write_i64(y->dtype, y->data, row * 3, 1, 3, unused);
 }

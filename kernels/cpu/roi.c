@@ -12,6 +12,7 @@
 #include "base/compiler.h"
 #include "kernels/cpu/number.h"
 #include "kernels/cpu/ref.h"
+#include "kernels/cpu/roi.h"
 #include "kernels/cpu/walk.h"
 
 #define COUNT_MAX 0x1p52 /* doubles count exactly up to here */
@@ -157,74 +158,44 @@ static double quantised_bin(const struct tensor_view *x, int64_t plane, const do
     return most;
 }
 
-/* --- averages of fp32 --- */
+/* --- taps --- */
 
-enum { BINS_TAPPED = 32, TAPS_MAX = 128 };
-
-/* The samples of one dim of a region that lie inside, bin by bin: the same for all channels. */
-struct taps {
-    int64_t first[BINS_TAPPED + 1]; /* of bin i: samples first[i]..first[i + 1]-1 */
-    struct between at[TAPS_MAX];
-};
-
-/* False: there are too many. */
-static bool find_taps(const struct side *side, int64_t bins, struct taps *out)
+/* Neighbouring samples share pixels. */
+static bool tap_add(struct ref_roi_taps *out, int64_t first, int64_t *n, int64_t at, double weight)
 {
-    int64_t n = 0;
-    if (bins > BINS_TAPPED)
-        return false;
-    for (int64_t bin = 0; bin < bins; bin++) {
-        struct span span = visible(side, bin);
-        out->first[bin] = n;
-        for (int64_t i = span.first; i < span.last; i++) {
-            double at = sample_at(side, bin, i);
-            if (!is_inside(side, at))
-                continue;
-            if (n == TAPS_MAX)
-                return false;
-            out->at[n++] = between(side, at);
+    for (int64_t k = *n; k-- > MAX(first, *n - 2);)
+        if (out->tap[k].at == at) {
+            out->tap[k].weight += weight;
+            return true;
         }
-    }
-    out->first[bins] = n;
+    if (*n == REF_ROI_TAPS)
+        return false;
+    out->tap[(*n)++] = (struct ref_roi_tap){at, weight};
     return true;
 }
 
-static double tapped_sum(const float *plane, int64_t width, const struct taps *rows, int64_t row,
-                         const struct taps *columns, int64_t column)
+bool ref_roi_taps(const struct ref_roi_pool *how, double low, double high, int64_t size,
+                  int64_t bins, struct ref_roi_taps *out)
 {
-    double sum = 0;
-    for (int64_t r = rows->first[row]; r < rows->first[row + 1]; r++) {
-        const float *high = plane + rows->at[r].low * width,
-                    *low = plane + rows->at[r].high * width;
-        double t = rows->at[r].t;
-        for (int64_t c = columns->first[column]; c < columns->first[column + 1]; c++) {
-            const struct between *at = &columns->at[c];
-            double above = (1 - at->t) * (double)high[at->low] + at->t * (double)high[at->high];
-            double below = (1 - at->t) * (double)low[at->low] + at->t * (double)low[at->high];
-            sum += (1 - t) * above + t * below;
+    struct side side = side_of(how, DTYPE_F32, low, high, size, bins);
+    int64_t n = 0;
+    if (bins > REF_ROI_BINS)
+        return false;
+    out->samples = MAX(side.samples, 0);
+    for (int64_t bin = 0; bin < bins; bin++) {
+        struct span span = visible(&side, bin);
+        out->first[bin] = n;
+        for (int64_t i = span.first; i < span.last; i++) {
+            double at = sample_at(&side, bin, i);
+            if (!is_inside(&side, at))
+                continue;
+            struct between b = between(&side, at);
+            if (!tap_add(out, out->first[bin], &n, b.low, 1 - b.t) ||
+                (b.t > 0 && !tap_add(out, out->first[bin], &n, b.high, b.t)))
+                return false;
         }
     }
-    return sum;
-}
-
-/* Does what pool_region does, if it can. */
-static bool average_region(const struct tensor_view *x, int64_t image, const struct side sides[2],
-                           const struct tensor_view *y, int64_t region)
-{
-    struct taps rows, columns;
-    int64_t channels = x->shape.dim[1], width = x->shape.dim[3], size = x->shape.dim[2] * width;
-    int64_t high = y->shape.dim[2], wide = y->shape.dim[3];
-    if (!find_taps(&sides[0], high, &rows) || !find_taps(&sides[1], wide, &columns))
-        return false;
-    double count = MAX(sides[0].samples, 0) * MAX(sides[1].samples, 0);
-    float *to = (float *)y->data + region * channels * high * wide;
-    for (int64_t c = 0; c < channels; c++) {
-        const float *plane = (const float *)x->data + (image * channels + c) * size;
-        for (int64_t r = 0; r < high; r++)
-            for (int64_t k = 0; k < wide; k++)
-                *to++ = count > 0 ? (float)(tapped_sum(plane, width, &rows, r, &columns, k) / count)
-                                  : 0;
-    }
+    out->first[bins] = n;
     return true;
 }
 
@@ -239,9 +210,6 @@ static void pool_region(const struct ref_roi_pool *how, const struct tensor_view
         sides[d] = side_of(how, x->dtype, roi[1 - d], roi[3 - d], x->shape.dim[2 + d], bins[d]);
     for (int i = 0; i < 4; i++)
         pixels[i] = round(rounded(x->dtype, roi[i] * how->scale));
-    if (how->func == IR_ROI_AVERAGE && x->dtype == DTYPE_F32 &&
-        average_region(x, image, sides, y, region))
-        return;
     int64_t to = region * channels * bins[0] * bins[1];
     for (int64_t c = 0; c < channels; c++) {
         int64_t plane = (image * channels + c) * size, bin[2];

@@ -36,6 +36,9 @@ enum status ref_scatter_elements(uint32_t axis, enum ir_scatter func, const stru
                                  struct error *err)
 {
     ref_copy(x, y);
+    size_t size = dtype_size(y->dtype);
+    const char *from_data = updates->data;
+    char *to_data = y->data;
     int64_t strides[2][SHAPE_MAX_RANK];
     shape_strides(&indices->shape, strides[0]);
     shape_strides(&y->shape, strides[1]);
@@ -46,7 +49,11 @@ enum status ref_scatter_elements(uint32_t axis, enum ir_scatter func, const stru
         for (int64_t i = 0; i < w.row; i++) {
             int64_t from = w.at[0] + i * w.step[0], index = 0;
             TRY(ref_index(indices, from, y->shape.dim[axis], &index, err));
-            put(func, y, w.at[1] + i * w.step[1] + index * along, updates, from, 1);
+            int64_t to = w.at[1] + i * w.step[1] + index * along;
+            if (func == IR_SCATTER_SET)
+                ref_put(to_data + (size_t)to * size, from_data + (size_t)from * size, size);
+            else
+                put(func, y, to, updates, from, 1);
         }
     return STATUS_OK;
 }

@@ -53,7 +53,9 @@ class Bench:
             options += ["--data", self.args.data / "calibration"]
         if method:
             options += ["--ranges", self.ranges(model, method)]
-        if self.args.max_error:
+        if self.args.force and precision in RANGES:
+            options += ["--pin", f"*=~{precision}", "--max-error", "none"]
+        elif self.args.max_error:
             options += ["--max-error", self.args.max_error]
         if self.args.no_tune:
             options += ["--no-tune"]
@@ -76,9 +78,10 @@ class Bench:
         """The error of the outputs as the build measured it, and notes on the plan."""
         told = json.loads(self.inferctl("inspect", plan, "--json"))
         kept, notes = told.get("exactness"), []
-        types = {layer["precision"] for layer in told["profiles"][-1]["layers"]}
-        if precision in RANGES and not any("8" in name for name in types):
-            notes.append("no layer in 8 bits")
+        types = [layer["precision"] for layer in told["profiles"][-1]["layers"]]
+        if precision in RANGES:
+            short = sum(name in ("INT8", "UINT8", "FP8") for name in types)
+            notes.append(f"{short} of {len(types)} layers" if short else "no layer in 8 bits")
         if not kept:
             return "", notes
         if kept["held"]:
@@ -122,6 +125,8 @@ def main():
     parser.add_argument("--precisions", default="fp32,int8", help="fp32,tf32,fp16,bf16,int8,fp8")
     parser.add_argument("--methods", default="entropy,percentile")
     parser.add_argument("--max-error", help="as inferctl build takes it")
+    parser.add_argument("--force", action="store_true",
+                        help="8 bits wherever there is a kernel, however slow or inexact")
     parser.add_argument("--no-tune", action="store_true")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=2)

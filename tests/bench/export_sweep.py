@@ -71,7 +71,7 @@ def sweep_one(args, path):
             row["error"] = run_error(args, plan, pathlib.Path(folder), feeds, wanted)
         except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
             return {**row, "fault": str(error)}
-    computing = [layer for layer in layers if layer["tactic"] != "alias"]
+    computing = [layer for layer in layers if layer["tactic"] not in ("alias", "in place")]
     slow = collections.Counter(layer["op"] for layer in computing
                                if layer["tactic"].startswith("reference"))
     parts = {kind: f"{count_found(layers, kind)}/{int(has[kind])}" for kind in FOUND if kind in has}

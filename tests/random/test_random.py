@@ -25,17 +25,17 @@ COUNT, FIRST_SEED = 100, 1
 PLANTED = [("pass", "mixed", 30), ("crash", "conv", 12), ("hang", "conv", 8)]
 NODES_MOST = 3
 # Passes that find nothing on any graph of this kind. The importer has already done the work of
-# fold_constants, the CPU, which runs the graphs, does not want pad_columns, no graph quantises what
-# has just been dequantised or has a gate of bytes, and none puts tokens back behind a block that
-# reordered them (keep_windows); all but skip_expand have graphs in tests/unit/passes.
+# fold_constants, no graph quantises what has just been dequantised or has a gate of bytes, and none
+# puts tokens back behind a block that reordered them (keep_windows); all but skip_expand have
+# graphs in tests/unit/passes.
 NEVER = {"erase_requantise", "fold_constants", "fuse_tables", "keep_windows", "merge_siblings",
-         "pad_columns", "skip_expand"}
+         "skip_expand"}
 IDLE = {
     "conv": {"fuse_attention", "fuse_layer_norm", "fuse_reduce", "transpose_matmul", *NEVER},
     "transformer": {"fold_batch_norm", "fold_pad", "fuse_group_norm", "fuse_reduce",
-                    "reduce_to_pool", *NEVER},
+                    "gather_channels", "reduce_to_pool", *NEVER},
     "mixed": {"fold_pad", "fuse_attention", "fuse_gates", "fuse_gelu", "fuse_group_norm",
-              "fuse_layer_norm", "reduce_to_pool", "sink_transposes", *NEVER},
+              "fuse_layer_norm", "gather_channels", "reduce_to_pool", "sink_transposes", *NEVER},
 }
 
 

@@ -125,6 +125,12 @@ static enum status run_tactic(void *user, const struct tactic *tactic, struct er
 
 uint32_t native_case(const char *text, double tolerance)
 {
+    static const void *const none[IR_MAX_INPUTS];
+    return native_case_on(text, tolerance, none);
+}
+
+uint32_t native_case_on(const char *text, double tolerance, const void *const *operands)
+{
     char whole[1100];
     assert_in_range(snprintf(whole, sizeof(whole), "%s\noutput y\n", text), 1, sizeof(whole) - 1);
     struct run r = {.text = text, .graph = graph_parse(whole), .tolerance = tolerance};
@@ -132,8 +138,11 @@ uint32_t native_case(const char *text, double tolerance)
     const void *in[IR_MAX_INPUTS] = {0};
     struct error err = {0};
     assert_int_equal(r.graph->n_nodes, 1);
-    for (uint32_t i = 0; i < node->n_inputs; i++)
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        if (node->inputs[i] != IR_NONE && operands[i])
+            ir_tensor(r.graph, node->inputs[i])->data = operands[i];
         in[i] = node->inputs[i] == IR_NONE ? NULL : ir_tensor(r.graph, node->inputs[i])->data;
+    }
     for (uint32_t i = 0; i < node->n_outputs; i++)
         r.want[i] = buffer(ir_tensor(r.graph, node->outputs[i])->bytes);
     if (cpu_eval_node(NULL, r.graph, node, in, r.want, &err) != STATUS_OK)

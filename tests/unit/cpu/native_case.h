@@ -24,6 +24,9 @@ enum {
  */
 uint32_t native_case(const char *text, double tolerance);
 
+/* The same, with the bytes at operands[i] as those of input i; NULL: as the text has them. */
+uint32_t native_case_on(const char *text, double tolerance, const void *const *operands);
+
 /* The same for a text as of printf. */
 uint32_t native_casef(double tolerance, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

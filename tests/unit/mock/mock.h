@@ -80,6 +80,10 @@ struct mock_script {
      * contains `wrong_tactic`. */
     const char *wrong_node, *wrong_tactic;
     float factor;
+    /* Heavy tactics of one layout and type are a kin, of which variants 0, 1 and 2 begin a wave;
+     * those whose name contains the text are of the last wave. */
+    bool waves;
+    const char *last_wave;
     bool no_wide; /* nodes that have candidates in 16 bits have no others */
 };
 

@@ -44,6 +44,7 @@ struct offer {
     const struct ir_node *node;
     tactic_visit visit;
     void *user;
+    const struct mock_script *script;
 };
 
 enum { BYTES_IN = 1, BYTES_OUT = 2 };
@@ -69,6 +70,16 @@ static bool set_bytes(const struct offer *o, unsigned bytes, struct tactic *t)
     for (uint32_t i = 0; bytes & BYTES_OUT && i < t->n_out; i++)
         out = ask_bytes(o->graph, o->node->outputs[i], &t->out[i]) || out;
     return in == (bytes & BYTES_IN) && out == !!(bytes & BYTES_OUT);
+}
+
+static void set_wave(const struct mock_script *script, uint32_t variant, uint32_t kin,
+                     struct tactic *t)
+{
+    bool last = script->last_wave && strstr(t->name, script->last_wave);
+    if (!script->waves)
+        return;
+    t->kin = (uint8_t)kin;
+    t->wave = (uint8_t)(last ? 3 : MIN(variant, 2));
 }
 
 /* Weights of convolutions and products are packed: stored as fp32 or as 8 bits, with each byte
@@ -101,6 +112,8 @@ static enum status offer(const struct offer *o, enum dtype dtype, unsigned bytes
         }
         snprintf(t.name, sizeof(t.name), "mock %s %s %s%s v%u", ir_op_name(node->op),
                  dtype_name(dtype), ir_layout_name(in), kinds[bytes], v);
+        if (heavy)
+            set_wave(o->script, v, 1 + (uint32_t)in + 32 * (dtype == DTYPE_F32) + 64 * bytes, &t);
         enum status st = o->visit(o->user, &t, err);
         if (st)
             return st;
@@ -112,10 +125,12 @@ enum status mock_candidates(struct device *device, const struct ir_graph *graph,
                             const struct ir_node *node, enum precision precision,
                             tactic_visit visit, void *user, struct error *err)
 {
-    struct offer o = {graph, node, visit, user};
+    struct offer o = {graph, node, visit, user, &mock_of(device)->script};
     enum dtype types[2] = {DTYPE_NONE};
     uint32_t n = 1;
+    pthread_mutex_lock(&mock_of(device)->lock);
     mock_of(device)->counts.candidates++;
+    pthread_mutex_unlock(&mock_of(device)->lock);
     if (node->op == mock_of(device)->script.missing && node->op != IR_OP_NONE)
         return STATUS_OK;
     if (precision >= PRECISION_F16 && has_f32(graph, node)) {
@@ -164,7 +179,7 @@ static struct tune_key key_of(const struct ir_graph *graph, const struct ir_node
                               const struct tactic *tactic)
 {
     struct tune_key key = {0};
-    (void)!tune_key_of(graph, node, PRECISION_F32, 0, &key);
+    (void)!tune_key_of(graph, node, PRECISION_F32, 0, true, &key);
     return tune_key_tactic(&key, tactic, "");
 }
 
