@@ -323,8 +323,8 @@ class BesideOnnxruntime(unittest.TestCase):
             name = make.__name__
             path, plan = (harness.folder() / f"late_{name}.{e}" for e in ("onnx", "plan"))
             onnx.save(make(), path)
-            subprocess.run([harness.INFERCTL, "build", path, "-o", plan, "--no-tune",
-                            *THREADS, "--timing-cache", ""], check=True, timeout=120, capture_output=True)
+            subprocess.run([harness.INFERCTL, "build", path, "-o", plan, "--no-tune", *THREADS,
+                            "--timing-cache", ""], check=True, timeout=120, capture_output=True)
             session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
             shapes = {str(self.run_one(name, session, plan, seed))
                       for seed in range(self.REQUESTS)}
