@@ -375,20 +375,31 @@ enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct con
     return status;
 }
 
-void listeners_start(struct listeners *all)
+/* Says where each listener is, in one write: who has read one line finds all the others. */
+static void announce(const struct listeners *all)
 {
-    char text[ADDRESS_TEXT_MAX];
-    all->started = true;
-    spare_open(all);
-    if (!watch(all, true))
-        uv_timer_start(&all->pause, pause_over, PAUSE_MS, 0);
+    char address[ADDRESS_TEXT_MAX], *text = NULL;
+    size_t size = 0;
+    FILE *lines = open_memstream(&text, &size);
     for (uint32_t i = 0; i < all->n; i++) {
         const struct listener *l = &all->items[i];
         const char *name = config_door_names[l->door];
         bool named = l->door != DOOR_framed;
-        fprintf(stderr, "ready %s%s%s%s\n", address_format(&l->address, text), named ? " (" : "",
-                named ? name : "", named ? ")" : "");
+        fprintf(lines ? lines : stderr, "ready %s%s%s%s\n", address_format(&l->address, address),
+                named ? " (" : "", named ? name : "", named ? ")" : "");
     }
+    if (lines && !fclose(lines))
+        fwrite(text, 1, size, stderr);
+    free(text);
+}
+
+void listeners_start(struct listeners *all)
+{
+    all->started = true;
+    spare_open(all);
+    if (!watch(all, true))
+        uv_timer_start(&all->pause, pause_over, PAUSE_MS, 0);
+    announce(all);
 }
 
 void listeners_stop(struct listeners *all)

@@ -223,8 +223,7 @@ class Server:
         return self.addresses[0]
 
     def wait_ready(self):
-        self.wait_log(r"(?m)^ready ", START_SECONDS)
-        time.sleep(0.01)
+        self.wait_log(r"(?m)^ready .*\n", START_SECONDS)  # all are written at once
         self.addresses = re.findall(r"(?m)^ready (\S+)$", self.log())
 
     def wait_log(self, pattern, seconds=20, count=1):

@@ -420,6 +420,28 @@ class Lifecycle(unittest.TestCase):
             self.assertIn("bind to", other.log())
         self.assertFalse(os.path.exists(path))
 
+    def test_all_addresses_are_said_in_one_write(self):
+        """Who has read one line of the log may look for the others at once."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        doors = ["--listen", "--http", "--grpc"]
+        arguments = [word for name in doors for word in (name, "127.0.0.1:0")]
+        process = subprocess.Popen([harness.INFERD, f"copy={harness.plan('copy')}", *arguments],
+                                   env=dict(os.environ, INFERD_REFERENCE_KERNELS="1"),
+                                   stderr=theirs, stdin=subprocess.DEVNULL)
+        try:
+            ours.settimeout(harness.START_SECONDS)
+            theirs.close()
+            while not (written := ours.recv(1 << 16).decode()).startswith("ready "):
+                self.assertTrue(written, "it has ended")
+            self.assertEqual(re.findall(r"(?m)^ready \S+( \(\w+\))?$", written),
+                             ["", " (http)", " (grpc)"])
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(harness.STOP_SECONDS), 0)
+        finally:
+            process.kill()
+            process.wait()
+            ours.close()
+
     def test_r17_a_name_is_looked_up_once_at_the_start(self):
         config = {"listen": {"framed": ["localhost:0"]}}
         with harness.Server(models(), config) as s:
