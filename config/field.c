@@ -169,22 +169,26 @@ static enum status text_read(const struct field *field, const char *section, con
     return STATUS_OK;
 }
 
+enum status field_read(const struct field *f, const char *section, const char *text, void *target,
+                       struct report *report)
+{
+    void *slot = (char *)target + f->value;
+    int64_t n;
+    if (f->kind == FIELD_TEXT)
+        return text_read(f, section, text, slot, report);
+    if (!parse_value(f, text, &n) || n < f->least || n > f->most)
+        return refuse_number(f, section, text, report);
+    number_put(f, slot, n);
+    return STATUS_OK;
+}
+
 enum status fields_read(const struct field *fields, const char *section, const void *raw,
                         void *target, struct report *report)
 {
     for (const struct field *f = fields; f->key; f++) {
         const char *text = *(char *const *)(const void *)((const char *)raw + f->raw);
-        void *slot = (char *)target + f->value;
-        int64_t n;
-        if (!text)
-            continue;
-        if (f->kind == FIELD_TEXT) {
-            TRY(text_read(f, section, text, slot, report));
-        } else {
-            if (!parse_value(f, text, &n) || n < f->least || n > f->most)
-                return refuse_number(f, section, text, report);
-            number_put(f, slot, n);
-        }
+        if (text)
+            TRY(field_read(f, section, text, target, report));
     }
     return STATUS_OK;
 }

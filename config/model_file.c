@@ -5,6 +5,7 @@
  */
 #include "config/model_file.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -392,6 +393,7 @@ static enum status numbers_take(const struct making *m, const char *key, const c
     return STATUS_OK;
 }
 
+/* "NAME=TEXT", or the name alone. */
 static enum status size_add(const struct making *m, enum config_size kind, const char *key,
                             const char *name, const char *text)
 {
@@ -402,7 +404,8 @@ static enum status size_add(const struct making *m, enum config_size kind, const
     if (!made)
         TRY(array_make(m, CONFIG_SIZES_MAX, sizeof(char *), &made));
     list->items = made;
-    list->items[list->count] = arena_printf(m->arena, "%s=%s", name, text);
+    list->items[list->count] =
+        arena_printf(m->arena, "%s%s%s", name, text ? "=" : "", text ? text : "");
     if (!list->items[list->count])
         return error_no_memory(m->err, "%s", m->binding.name);
     list->count++;
@@ -437,9 +440,39 @@ static enum status output_take(const struct making *m, const char *key, const ch
     return size_add(m, CONFIG_OUTPUT_TYPES, key, name, text);
 }
 
+/* A number that inferd.yaml has under the same key. */
+static enum status number_take(const struct making *m, const char *key, const char *text)
+{
+    struct report report = {.err = m->err};
+    const struct field *field = config_model_fields;
+    while (strcmp(field->key, key) != 0)
+        field++;
+    assert(field->kind != FIELD_TEXT); /* its copy would be nobody's */
+    enum status status = field_read(field, "", text, &m->file->config, &report);
+    if (status)
+        error_prefix(m->err, "%s: parameter", m->binding.name);
+    return status;
+}
+
+static enum status pin_take(const struct making *m, const char *key, const char *text)
+{
+    const char *name = strchr(key, ':') + 1;
+    if (!*name || *name == '-' || !*text)
+        return refuse(m, "parameter '%s': expected a tactic or a precision, got \"%s\"", key, text);
+    return size_add(m, CONFIG_PIN, key, name, text);
+}
+
+static enum status keep_take(const struct making *m, const char *key, const char *text)
+{
+    const char *name = strchr(key, ':') + 1;
+    if (!*name || *name == '-' || strcmp(text, "true") != 0)
+        return refuse(m, "parameter '%s': expected true, got \"%s\"", key, text);
+    return size_add(m, CONFIG_KEEP, key, name, NULL);
+}
+
 static const struct {
     const char *name;
-    bool of_input; /* "NAME:INPUT", or the name of a dimension */
+    bool of_input; /* "NAME:INPUT", or the name of a dimension or a layer */
     enum status (*take)(const struct making *m, const char *key, const char *text);
 } parameters[] = {
     {"profiles", false, profiles_take},
@@ -454,6 +487,11 @@ static const struct {
     {"profiles", true, size_take},
     {"value", true, size_take},
     {"output_type", true, output_take},
+    {"max_bytes", false, number_take},
+    {"memory_percent", false, number_take},
+    {"workspace", false, number_take},
+    {"pin", true, pin_take},
+    {"keep", true, keep_take},
 };
 
 static enum status parameter_make(const struct making *m, const struct written_parameter *p)

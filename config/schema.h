@@ -234,6 +234,9 @@ void schema_free(struct raw_config *raw);
  * being YAML; 0 if that is not known. */
 size_t schema_line(const void *data, size_t size, const char *key);
 
+/* Converts the text of one field and puts it into `target`. Text is copied. */
+enum status field_read(const struct field *field, const char *section, const char *text,
+                       void *target, struct report *report);
 /* Converts all the fields given in `raw` into `target`. Text is copied. */
 enum status fields_read(const struct field *fields, const char *section, const void *raw,
                         void *target, struct report *report);

@@ -3,6 +3,7 @@
 #include "daemon/admission.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/names.h"
@@ -35,28 +36,33 @@ static bool shape_fits(const struct shape *wanted, const struct shape *came)
     return true;
 }
 
-static enum status tensor_check(const struct engine_binding *wanted,
-                                const struct message_tensor *came, struct error *err)
+static enum status type_check(const struct engine_binding *wanted,
+                              const struct message_tensor *came, struct error *err)
 {
-    char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
     if (came->dtype != wanted->dtype)
         return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': expected %s, got %s",
                          wanted->name, dtype_name(wanted->dtype), dtype_name(came->dtype));
-    if (!shape_fits(&wanted->shape, &came->shape))
+    return STATUS_OK;
+}
+
+static enum status shape_check(const struct engine_binding *wanted, const struct shape *came,
+                               struct error *err)
+{
+    char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
+    if (!shape_fits(&wanted->shape, came))
         return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': expected shape %s, got %s",
-                         wanted->name, shape_format(&wanted->shape, a),
-                         shape_format(&came->shape, b));
+                         wanted->name, shape_format(&wanted->shape, a), shape_format(came, b));
     return STATUS_OK;
 }
 
 /* --- instances --- */
 
 /* Finds how many instances the request has; all its inputs must have as many. */
-static enum status instances_check(const struct engine_binding *wanted,
-                                   const struct message_tensor *came, uint32_t axis,
-                                   uint32_t max_batch, uint32_t *instances, struct error *err)
+static enum status instances_check(const struct engine_binding *wanted, const struct shape *came,
+                                   uint32_t axis, uint32_t max_batch, uint32_t *instances,
+                                   struct error *err)
 {
-    int64_t n = came->shape.dim[axis];
+    int64_t n = came->dim[axis];
     if (n < 1 || n > max_batch)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "input '%s': %lld instances; this model takes 1 to %u", wanted->name,
@@ -144,11 +150,48 @@ static enum status no_such(const char *what, struct message_text wanted,
 
 static const struct engine_axes plain;
 
+/* What the shape of an input says of the request. */
+static enum status sizes_take(const struct engine_info *model, uint32_t input, uint32_t max_batch,
+                              const struct shape *shape, struct admission_sizes *out,
+                              struct error *err)
+{
+    const struct engine_binding *wanted = &model->inputs[input];
+    const struct engine_axes *axes = model->input_axes ? &model->input_axes[input] : &plain;
+    TRY(shape_check(wanted, shape, err));
+    TRY(values_check(model, wanted->name, axes, shape, out->values, err));
+    if (model->batched && !axes->shared)
+        TRY(instances_check(wanted, shape, axes->batch, max_batch, &out->instances, err));
+    return STATUS_OK;
+}
+
+static struct admission_sizes sizes_none(const struct engine_info *model)
+{
+    return (struct admission_sizes){.instances = model->batched ? 0 : 1};
+}
+
+static void sizes_end(const struct engine_info *model, struct admission_sizes *sizes)
+{
+    sizes->fit = engine_fit_of(model, sizes->values, &sizes->point);
+    sizes->instances = MAX(sizes->instances, 1u); /* a model without inputs */
+}
+
+enum status admission_sizes_check(const struct engine_info *model, uint32_t max_batch,
+                                  const struct shape *shapes, struct admission_sizes *out,
+                                  struct error *err)
+{
+    struct admission_sizes sizes = sizes_none(model);
+    for (uint32_t i = 0; i < model->n_inputs; i++)
+        TRY(sizes_take(model, i, max_batch, &shapes[i], &sizes, err));
+    sizes_end(model, &sizes);
+    *out = sizes;
+    return STATUS_OK;
+}
+
 static enum status inputs_check(const struct engine_info *model, uint32_t max_batch,
                                 const struct request *request, struct admission *out,
                                 struct error *err)
 {
-    out->instances = model->batched ? 0 : 1;
+    struct admission_sizes sizes = sizes_none(model);
     out->payload_bytes = 0;
     for (uint32_t i = 0; i < model->n_inputs; i++) {
         const struct engine_binding *wanted = &model->inputs[i];
@@ -156,11 +199,8 @@ static enum status inputs_check(const struct engine_info *model, uint32_t max_ba
         if (at < 0)
             return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s' is missing", wanted->name);
         const struct message_tensor *came = &request->inputs[at];
-        const struct engine_axes *axes = model->input_axes ? &model->input_axes[i] : &plain;
-        TRY(tensor_check(wanted, came, err));
-        TRY(values_check(model, wanted->name, axes, &came->shape, out->values, err));
-        if (model->batched && !axes->shared)
-            TRY(instances_check(wanted, came, axes->batch, max_batch, &out->instances, err));
+        TRY(type_check(wanted, came, err));
+        TRY(sizes_take(model, i, max_batch, &came->shape, &sizes, err));
         size_t bytes;
         if (!shape_bytes(&came->shape, came->dtype, &bytes) ||
             !checked_round_up(bytes, ADMISSION_ALIGN, &bytes) ||
@@ -171,7 +211,11 @@ static enum status inputs_check(const struct engine_info *model, uint32_t max_ba
     for (uint32_t i = 0; i < request->n_inputs; i++)
         if (!model_has_input(model, request->inputs[i].name))
             return no_such("input", request->inputs[i].name, model->inputs, model->n_inputs, err);
-    out->fit = engine_fit_of(model, out->values, &out->point);
+    sizes_end(model, &sizes);
+    out->instances = sizes.instances;
+    out->point = sizes.point;
+    out->fit = sizes.fit;
+    memcpy(out->values, sizes.values, sizeof(out->values));
     return STATUS_OK;
 }
 
@@ -199,7 +243,6 @@ enum status admission_check(const struct engine_info *model, uint32_t max_batch,
     struct admission admission = {0};
     TRY(inputs_check(model, max_batch, request, &admission, err));
     TRY(outputs_check(model, request, &admission, err));
-    admission.instances = MAX(admission.instances, 1u); /* a model without inputs */
     *out = admission;
     return STATUS_OK;
 }
@@ -247,7 +290,7 @@ enum status admission_masks_check(const struct engine_info *model, uint32_t poin
                                   const int64_t *values, uint32_t instances,
                                   const struct engine_span *spans, struct error *err)
 {
-    if (!model->n_free || !is_padded(model, point, values))
+    if (!model->n_free || !model->n_points || !is_padded(model, point, values))
         return STATUS_OK;
     const struct engine_binding *inputs = engine_point_inputs(model, point);
     for (uint32_t i = 0; i < model->n_inputs; i++) {

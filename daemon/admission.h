@@ -30,6 +30,17 @@ enum status admission_check(const struct engine_info *model, uint32_t max_batch,
                             const struct request *request, struct admission *out,
                             struct error *err);
 
+/* The same of sizes alone: `shapes` has one for each of the model's inputs, whose types are
+ * right. */
+struct admission_sizes {
+    uint32_t instances, point;
+    enum engine_fit fit;
+    int64_t values[ENGINE_MAX_FREE];
+};
+enum status admission_sizes_check(const struct engine_info *model, uint32_t max_batch,
+                                  const struct shape *shapes, struct admission_sizes *out,
+                                  struct error *err);
+
 /* "seq=9, h=3" */
 enum { ADMISSION_VALUES_TEXT = 160 };
 void admission_values_text(const struct engine_info *model, const int64_t *values,

@@ -185,6 +185,8 @@ void connection_inflight_orphan(struct connection *c, struct inflight *inflight)
     c->n_inflight--;
     charge_drop(c, inflight->slab);
     charge_drop(c, inflight->run);
+    for (const struct slab *slab = inflight->rooms; slab; slab = slab->next)
+        charge_drop(c, slab);
     peer_requests_out(c->peer);
 }
 

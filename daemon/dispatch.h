@@ -63,6 +63,7 @@ struct inflight {
     struct trace *trace; /* NULL: it is not traced */
     /* Of a pipeline (pipeline.h). */
     struct slab *run;       /* the state of a request whose model is one */
+    struct slab *rooms;     /* and, by ->next, memory for what has turned out meanwhile */
     struct inflight *whole; /* the request that this is a step of; NULL: it is none */
     uint32_t step;
     uint32_t point;                  /* of the engine's, by its number */

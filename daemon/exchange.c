@@ -3,6 +3,7 @@
 #include "daemon/exchange.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -249,7 +250,8 @@ static void outputs_fill(struct response *response, const struct inflight *infli
         struct message_tensor *t = &response->outputs[k];
         t->name = message_text_of(b->name);
         t->dtype = b->dtype;
-        t->shape = inflight_output_shape(inflight, at);
+        t->shape =
+            inflight->run ? pipeline_run_shape(inflight, at) : inflight_output_shape(inflight, at);
         if (!shape_bytes(&t->shape, t->dtype, &t->size))
             t->size = 0; /* it has been made, so it has a size */
         t->data = inflight->run ? pipeline_run_output(inflight, at) : inflight_output(inflight, at);
@@ -332,6 +334,14 @@ static void result_reply(struct connection *c, struct inflight *inflight)
     } else {
         connection_reply(c, response);
     }
+}
+
+void exchange_tell(struct inflight *inflight, const struct error *err)
+{
+    inflight->cause = err->cause;
+    snprintf(inflight->why, sizeof(inflight->why), "%.*s", (int)sizeof(inflight->why) - 1,
+             err->text);
+    inflight->told = true;
 }
 
 /* A request that ran has an error of its own. One that never ran gets its cause's sentence. */

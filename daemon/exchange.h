@@ -41,6 +41,8 @@ void exchange_abandon(struct connection *c, const uint64_t *serials, size_t n);
 struct response *exchange_begin(struct connection *c, uint64_t id, enum request_kind kind);
 /* Finds the entry of the model that is asked for. NULL: the answer was that there is none. */
 const struct table_entry *exchange_model(struct connection *c, const struct request *request);
+/* Gives a request the reason why there is no result, which says more than its cause. */
+void exchange_tell(struct inflight *inflight, const struct error *err);
 /* Replies with an error, gives the retry hint of its cause, and counts it as the cause says. */
 void exchange_error(struct connection *c, uint64_t id, const struct error *err);
 

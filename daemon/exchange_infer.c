@@ -186,7 +186,8 @@ void exchange_submit(struct connection *c, struct inflight *inflight)
     }
     if (inflight->trace)
         trace_decoded(inflight->trace);
-    inflight_key(inflight);
+    if (!inflight->run)
+        inflight_key(inflight);
     connection_inflight_in(c, inflight);
     if (inflight->run)
         pipeline_run_begin(c->loop, inflight);
@@ -228,6 +229,14 @@ static bool serving(struct connection *c, const struct request *request)
     return false;
 }
 
+static bool is_known(const struct shape *shape)
+{
+    bool known = true;
+    for (uint32_t d = 0; d < shape->rank; d++)
+        known = known && shape->dim[d] >= 0;
+    return known;
+}
+
 enum status exchange_regions_fit(const struct inflight *inflight, struct error *err)
 {
     const struct engine_info *info = inflight->model->info;
@@ -237,6 +246,8 @@ enum status exchange_regions_fit(const struct inflight *inflight, struct error *
             &engine_point_outputs(info, inflight->point)[inflight->output[k]];
         struct shape shape = inflight_output_shape(inflight, inflight->output[k]);
         size_t bytes;
+        if (!is_known(&shape)) /* only a run tells */
+            continue;
         if (place->region && (!shape_bytes(&shape, b->dtype, &bytes) || place->room < bytes))
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "output '%s': shared_memory_byte_size is %llu, and it has %llu bytes",
@@ -276,17 +287,19 @@ static enum status inflight_prepare(struct connection *c, const struct request *
 {
     inflight->use_bytes = admission->payload_bytes; /* given back with the request */
     if (model->pipeline)
-        inflight->use_bytes += pipeline_run_bytes(model->pipeline, admission->instances);
+        inflight->use_bytes +=
+            pipeline_run_bytes(model->pipeline, admission->instances, admission->values);
     TRY(identity_charge(who, inflight->use_bytes, &inflight->use, err));
     TRY(payload_place(c, request, model, admission, inflight, frame, err));
     inflight_fill(inflight, c, request, who, model, admission);
     TRY(regions_take(c, request, who, inflight, err));
+    exchange_shape_asker(c, who, inflight);
     if (admission->fit == ENGINE_FIT_NEW)
-        TRY(exchange_shape_find(c, who, inflight, err));
+        TRY(exchange_shape_ask(c->loop, inflight, err));
     else
         TRY(exchange_regions_fit(inflight, err));
     if (model->pipeline)
-        TRY(pipeline_run_new(c, inflight, admission->instances, err));
+        TRY(pipeline_run_new(c, inflight, err));
     if (*frame || is_in_region(request))
         TRY(exchange_unpack_begin(c, request, who, admission->input, inflight, frame, err));
     return address_check(c, err);
@@ -301,6 +314,9 @@ static enum status prepare(struct connection *c, const struct request *request,
     TRY(admission_check(model->info, model->max_instances, request, &admission, err));
     if (admission.fit == ENGINE_FIT_NEW && !model->shapes)
         return admission_no_point(model->info, admission.values, err);
+    if (model->pipeline)
+        TRY(pipeline_takes(model->pipeline, &c->loop->table->limits, admission.instances,
+                           admission.values, err));
     for (uint32_t k = 0; k < request->n_outputs; k++)
         if (request->classes[k] > CLASSIFY_MOST)
             return error_set(err, STATUS_INVALID_ARGUMENT,

@@ -19,10 +19,13 @@ enum status exchange_regions_fit(const struct inflight *inflight, struct error *
 
 /* --- exchange_shape.c --- */
 
+/* Says who pays for engines of the request's sizes. */
+void exchange_shape_asker(const struct connection *c, const struct identity *who,
+                          struct inflight *inflight);
 /* Finds an engine for a request of new sizes, which then is a request to it, or has it
- * wait for one: then it must be parked, or given back by exchange_shape_give. */
-enum status exchange_shape_find(struct connection *c, const struct identity *who,
-                                struct inflight *inflight, struct error *err);
+ * wait for one: then it must be parked, or given back by exchange_shape_give. Its payload is
+ * counted while it waits. */
+enum status exchange_shape_ask(struct loop *loop, struct inflight *inflight, struct error *err);
 void exchange_shape_give(struct inflight *inflight);
 void exchange_shape_park(struct loop *loop, struct inflight *inflight);
 

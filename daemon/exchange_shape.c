@@ -4,8 +4,8 @@
  * them, they become requests to it. Else they are parked on their loop, with the payload in place,
  * until the thread that builds engines (shapes.h) has news; then they ask again. Whoever takes such
  * a request back leaves it to the loop's next turn, as for requests that are not submitted yet.
+ * Steps of pipelines are such requests, too.
  */
-#include <stdio.h>
 
 #include "daemon/admission.h"
 #include "daemon/exchange.h"
@@ -30,20 +30,24 @@ static enum status engine_take(struct inflight *inflight, struct model *engine, 
     return exchange_regions_fit(inflight, err);
 }
 
-enum status exchange_shape_find(struct connection *c, const struct identity *who,
-                                struct inflight *inflight, struct error *err)
+void exchange_shape_asker(const struct connection *c, const struct identity *who,
+                          struct inflight *inflight)
 {
-    struct model *engine;
     bool named = who != identities_anonymous(c->loop->table->identities);
     inflight->asker = named ? (uintptr_t)who : (uintptr_t)c->peer;
+}
+
+enum status exchange_shape_ask(struct loop *loop, struct inflight *inflight, struct error *err)
+{
+    struct model *engine;
     const struct shapes_question question = {.model = inflight->model,
                                              .values = inflight->values,
                                              .asker = inflight->asker,
-                                             .counters = &c->loop->counters};
+                                             .counters = &loop->counters};
     TRY(shapes_ask(&question, &engine, err));
     if (engine)
         return engine_take(inflight, engine, err);
-    TRY(shapes_wait_in(inflight->model, &c->loop->table->limits, inflight->use_bytes, err));
+    TRY(shapes_wait_in(inflight->model, &loop->table->limits, inflight->use_bytes, err));
     inflight->parked = true;
     inflight->asked = 0;
     return STATUS_OK;
@@ -67,11 +71,10 @@ void exchange_shape_park(struct loop *loop, struct inflight *inflight)
 
 static void fail(struct loop *loop, struct inflight *inflight, enum cause cause, const char *why)
 {
-    inflight->cause = cause;
-    snprintf(inflight->why, sizeof(inflight->why), "%.*s", (int)sizeof(inflight->why) - 1, why);
-    inflight->told = true;
-    exchange_result(loop, inflight);
-    loop_hold(loop, inflight);
+    struct error err;
+    error_cause(&err, cause, "%s", why);
+    exchange_tell(inflight, &err);
+    loop_result(loop, inflight);
 }
 
 static void go_on(struct loop *loop, struct inflight *inflight, struct model *engine)
@@ -116,7 +119,7 @@ static bool look(struct loop *loop, struct inflight *inflight, bool news)
 {
     if (!inflight->connection) { /* cancelled, or its connection has gone */
         exchange_shape_give(inflight);
-        loop_inflight_give(loop, inflight);
+        loop_unsubmitted(loop, inflight);
         return true;
     }
     if (inflight->item.deadline_ns <= loop->turn_ns) {

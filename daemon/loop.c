@@ -101,7 +101,7 @@ struct inflight *loop_inflight_take(struct loop *loop)
     inflight->loop = loop->index;
     inflight->submitted = inflight->cancelled = inflight->parked = inflight->told = false;
     inflight->trace = NULL;
-    inflight->slab = inflight->texts = inflight->run = NULL;
+    inflight->slab = inflight->texts = inflight->run = inflight->rooms = NULL;
     inflight->whole = NULL;
     inflight->item.admitted = inflight->kept = false;
     inflight->use = NULL;
@@ -125,6 +125,11 @@ void loop_inflight_give(struct loop *loop, struct inflight *inflight)
     slabs_give(loop->slabs, inflight->slab);
     slabs_give(loop->slabs, inflight->texts);
     slabs_give(loop->slabs, inflight->run);
+    while (inflight->rooms) {
+        struct slab *slab = inflight->rooms;
+        inflight->rooms = slab->next;
+        slabs_give(loop->slabs, slab);
+    }
     identity_use_give(inflight->use, inflight->use_bytes);
     model_unref(inflight->model);
     model_unref(inflight->base); /* after its engine, which counts there */

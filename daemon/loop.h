@@ -221,6 +221,10 @@ void loop_submit(struct loop *loop, struct inflight *inflight);
 /* Gives a request that has been answered back at the end of the turn: until the flush the reply
  * points into its batch's outputs. */
 void loop_hold(struct loop *loop, struct inflight *inflight);
+/* Hands back a request, or a step, that has its result or a cause why there is none. */
+void loop_result(struct loop *loop, struct inflight *inflight);
+/* The same of one that nobody waits for any more, and that was not submitted. */
+void loop_unsubmitted(struct loop *loop, struct inflight *inflight);
 /* The bucket that holds a connection's requests of this id. */
 struct inflight **loop_bucket(struct loop *loop, uint64_t connection, uint64_t id);
 /* Called between two reads: if much has gathered, does the work of the turn's end now. Under

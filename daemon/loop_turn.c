@@ -170,7 +170,7 @@ void loop_hold(struct loop *loop, struct inflight *inflight)
     loop->held = inflight;
 }
 
-static void result_answer(struct loop *loop, struct inflight *inflight)
+void loop_result(struct loop *loop, struct inflight *inflight)
 {
     if (inflight->whole) {
         pipeline_run_step_end(loop, inflight);
@@ -180,6 +180,14 @@ static void result_answer(struct loop *loop, struct inflight *inflight)
     loop_hold(loop, inflight);
 }
 
+void loop_unsubmitted(struct loop *loop, struct inflight *inflight)
+{
+    if (inflight->whole)
+        pipeline_run_step_end(loop, inflight);
+    else
+        loop_inflight_give(loop, inflight);
+}
+
 void loop_results_answer(struct loop *loop, uint64_t end_ns)
 {
     for (uint32_t n = 1; loop->results; n++) {
@@ -187,7 +195,7 @@ void loop_results_answer(struct loop *loop, uint64_t end_ns)
         loop->results = inflight->next;
         if (!loop->results)
             loop->results_tail = &loop->results;
-        result_answer(loop, inflight);
+        loop_result(loop, inflight);
         if (n % RESULTS_LOOK == 0 && clock_now_ns() >= end_ns)
             return;
     }
@@ -204,10 +212,7 @@ static void submit_all(struct loop *loop)
         next = inflight->next;
         inflight->next = NULL;
         if (!inflight->connection) { /* cancelled, or its connection has gone */
-            if (inflight->whole)
-                pipeline_run_step_end(loop, inflight);
-            else
-                loop_inflight_give(loop, inflight);
+            loop_unsubmitted(loop, inflight);
             continue;
         }
         *tail = inflight;
@@ -216,7 +221,7 @@ static void submit_all(struct loop *loop)
     struct inflight *refused = first ? dispatch_submit(loop->shared->dispatch, first) : NULL;
     for (struct inflight *next; refused; refused = next) {
         next = refused->next;
-        result_answer(loop, refused);
+        loop_result(loop, refused);
     }
 }
 

@@ -5,6 +5,7 @@
  * and shares batches with whatever else is asked there.
  *
  *   pipeline_bind.c  finds the steps' models, and checks that everything fits (the loader's thread)
+ *   pipeline_sizes.h what is known of sizes meanwhile
  *   pipeline_order.c which pipeline of a table is bound when
  *   pipeline_run.c   a request's way through the steps (its loop's thread)
  *
@@ -17,7 +18,12 @@
  * it there. Only half of a worker's buffers may be kept so (dispatch_keep), else workers could wait
  * for each other; what finds no place is copied to the request's own memory. That memory is taken
  * as a whole when the request comes, is charged like its payload, and holds all that its steps can
- * make: a request that has begun never fails for want of memory for tensors.
+ * make: a request that has begun never fails for want of memory for tensors. Only tensors whose
+ * sizes a run tells (`open`) have no place there: if one has to be copied, its memory is taken
+ * then.
+ *
+ * Each step is checked like a request, by the shapes that its inputs have by then: it may be
+ * padded, wait for an engine of its sizes (shapes.h), or be refused.
  */
 #ifndef INFERD_DAEMON_PIPELINE_H
 #define INFERD_DAEMON_PIPELINE_H
@@ -39,21 +45,21 @@ struct loop;
 struct pipeline_value {
     const char *name;
     enum dtype dtype;
-    struct shape shape; /* dim[0] is -1 if it counts the request's instances */
-    bool counted;       /* as said there */
-    size_t bytes;       /* of one instance, or of all of it */
-    uint32_t maker;     /* the step */
-    uint32_t users;     /* steps that read it; an output of the pipeline is one more */
+    struct shape shape;      /* -1: a size that is known when there is a request, */
+    struct engine_axes axes; /* which of them it is, of the pipeline's; */
+    bool open;               /* or when a step has run */
+    size_t bytes;            /* of one instance, or of all of it; the most, as far as it is known */
+    uint32_t maker;          /* the step */
+    uint32_t users;          /* steps that read it; an output of the pipeline is one more */
 };
 
 struct pipeline_step {
     const char *name; /* for people: "step 2 'classify'" */
     struct model *model;
-    uint32_t group;     /* the pipeline that it was written in */
-    uint32_t instances; /* 0: as many as the request has */
-    uint32_t waits;     /* inputs that steps make */
-    uint32_t *inputs;   /* the value of each input of the model */
-    uint32_t *outputs;  /* of each output, PIPELINE_NONE: nobody wants it */
+    uint32_t group;    /* the pipeline that it was written in */
+    uint32_t waits;    /* inputs that steps make */
+    uint32_t *inputs;  /* the value of each input of the model */
+    uint32_t *outputs; /* of each output, PIPELINE_NONE: nobody wants it */
 };
 
 #define PIPELINE_NONE UINT32_MAX
@@ -62,7 +68,6 @@ struct pipeline_step {
 struct pipeline_group {
     struct model *model; /* NULL: the first one */
     uint32_t parent, n_steps;
-    uint32_t instances; /* 0: as many as the request has */
 };
 
 struct pipeline {
@@ -87,6 +92,9 @@ enum status pipeline_bind(const struct table *table, struct model_file *file, st
  * to fit a frame. FAILED_PRECONDITION: not even one fits. */
 enum status pipeline_fits(const struct pipeline *pipeline, const struct config_limits *limits,
                           uint32_t *max_instances, struct error *err);
+/* Whether there can be memory for a request of such sizes; else it would never be served. */
+enum status pipeline_takes(const struct pipeline *pipeline, const struct config_limits *limits,
+                           uint32_t instances, const int64_t *values, struct error *err);
 /* Releases the steps' models. NULL is fine. */
 void pipeline_free(struct pipeline *pipeline);
 void pipeline_cleanup(struct pipeline **at);
@@ -108,12 +116,13 @@ void pipelines_decide(struct table *table,
 
 /* --- pipeline_run.c --- */
 
-/* The memory of a request of so many instances. SIZE_MAX: too much to say. */
-size_t pipeline_run_bytes(const struct pipeline *pipeline, uint32_t instances);
+/* The memory of a request of so many instances and such sizes, as far as it is known before steps
+ * have run. SIZE_MAX: too much to say. */
+size_t pipeline_run_bytes(const struct pipeline *pipeline, uint32_t instances,
+                          const int64_t *values);
 
 /* Takes the memory of a request whose model is a pipeline. */
-enum status pipeline_run_new(struct connection *c, struct inflight *request, uint32_t instances,
-                             struct error *err);
+enum status pipeline_run_new(struct connection *c, struct inflight *request, struct error *err);
 /* Begins a request. It is answered once it has an end (exchange_result). */
 void pipeline_run_begin(struct loop *loop, struct inflight *request);
 /* Takes a step that came back from the dispatcher, or never got there, and goes on. */
@@ -124,8 +133,9 @@ bool pipeline_run_stop(struct loop *loop, struct inflight *request);
 /* Whether any of its steps was run; and whether the request failed in the run of one. */
 bool pipeline_run_ran(const struct inflight *request);
 bool pipeline_run_failed(const struct inflight *request);
-/* The bytes of an output of a request that succeeded. */
+/* The bytes and the shape of an output of a request that succeeded. */
 const void *pipeline_run_output(const struct inflight *request, uint32_t output);
+struct shape pipeline_run_shape(const struct inflight *request, uint32_t output);
 /* The sums over its steps, and the largest batch that one of them was in. */
 void pipeline_run_timing(const struct inflight *request, struct response_timing *out);
 

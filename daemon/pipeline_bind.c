@@ -2,10 +2,6 @@
 /*
  * Binds a pipeline to its steps' models; see pipeline.h. A file is believed nothing: each tensor is
  * made once, by a step that is not behind those that read it, and fits whatever reads it.
- *
- * Instances: if all models count instances, so does the pipeline, and a request's number goes
- * through all steps. Else shapes are whole, and a model that counts instances takes the first
- * dimension of what it is given for their number.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -16,35 +12,11 @@
 #include "base/names.h"
 #include "daemon/admission.h"
 #include "daemon/fits.h"
-#include "daemon/pipeline.h"
+#include "daemon/pipeline_internal.h"
 
 enum { ARENA_BYTES = 4 << 20 };
 
-/* A step as the file has it, while it is bound. Values are those of the file's own names. */
-struct part {
-    const struct model_file_step *said;
-    struct model *model;
-    const struct engine_info *info;
-    uint32_t *inputs, *outputs;
-    uint32_t instances; /* 0: the request's */
-    bool done;
-};
-
-struct binder {
-    const struct table *table;
-    const struct model_file *file;
-    struct arena *arena;
-    struct pipeline *pipeline;
-    struct part *parts; /* n_steps of the file */
-    struct pipeline_value *values;
-    uint32_t n_values, n_named; /* with those within inner pipelines, which come last */
-    bool *known;                /* a value's shape is final */
-    bool counted;               /* the pipeline counts instances */
-    struct error *err;
-};
-
-PRINTF(3, 4)
-static enum status refuse(const struct binder *b, const struct part *part, const char *fmt, ...)
+enum status pipeline_refuse(const struct binder *b, const struct part *part, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -71,40 +43,23 @@ const struct table_entry *pipeline_step_find(const struct table *table,
                       step->version ? message_text_of(step->version) : any);
 }
 
-/* A size that is not known beforehand has no room that can be set aside. */
-static enum status sizes_check(const struct binder *b, const struct part *part,
-                               const struct engine_binding *bindings, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t k = part->info->batched ? 1 : 0; k < bindings[i].shape.rank; k++)
-            if (bindings[i].shape.dim[k] < 0)
-                return refuse(b, part, "tensor '%s' has free dimensions, which no pipeline takes",
-                              bindings[i].name);
-    return STATUS_OK;
-}
-
 static enum status part_find(const struct binder *b, struct part *part)
 {
     const struct table_entry *entry = pipeline_step_find(b->table, part->said);
     if (!entry)
-        return refuse(b, part, "there is no such model%s%s",
-                      part->said->version ? ", version " : "",
-                      part->said->version ? part->said->version : "");
+        return pipeline_refuse(b, part, "there is no such model%s%s",
+                               part->said->version ? ", version " : "",
+                               part->said->version ? part->said->version : "");
     if (entry->state != MODEL_READY)
-        return refuse(b, part, "version %s is %s%s%s", entry->version,
-                      model_state_name(entry->state), *entry->reason ? ": " : "", entry->reason);
+        return pipeline_refuse(b, part, "version %s is %s%s%s", entry->version,
+                               model_state_name(entry->state), *entry->reason ? ": " : "",
+                               entry->reason);
     part->model = entry->model;
     part->info = entry->model->info;
     part->inputs = arena_array(b->arena, part->info->n_inputs, sizeof(*part->inputs));
     part->outputs = arena_array(b->arena, part->info->n_outputs, sizeof(*part->outputs));
-    if (!part->inputs || !part->outputs)
-        return no_memory(b);
-    if (!engine_counts_first(part->info))
-        return refuse(b, part,
-                      "the model counts instances elsewhere than in the first dimension of each "
-                      "input and output, which no pipeline takes");
-    TRY(sizes_check(b, part, part->info->inputs, part->info->n_inputs));
-    return sizes_check(b, part, part->info->outputs, part->info->n_outputs);
+    part->own = arena_array(b->arena, (size_t)part->info->n_free + 1, sizeof(*part->own));
+    return part->inputs && part->outputs && part->own ? STATUS_OK : no_memory(b);
 }
 
 /* Counts what the whole is made of, which is bounded, and makes room for it. */
@@ -126,19 +81,22 @@ static enum status parts_find(struct binder *b)
         groups += inner ? inner->n_groups : 0;
         p->depth = inner ? MAX(p->depth, inner->depth + 1) : p->depth;
         if (steps > PIPELINE_STEPS_MOST)
-            return refuse(b, part,
-                          "expected at most %d steps, with those of pipelines that are "
-                          "steps",
-                          PIPELINE_STEPS_MOST);
+            return pipeline_refuse(b, part,
+                                   "expected at most %d steps, with those of pipelines that are "
+                                   "steps",
+                                   PIPELINE_STEPS_MOST);
         if (p->depth > PIPELINE_DEPTH_MOST)
-            return refuse(b, part, "expected at most %d pipelines within each other",
-                          PIPELINE_DEPTH_MOST);
+            return pipeline_refuse(b, part, "expected at most %d pipelines within each other",
+                                   PIPELINE_DEPTH_MOST);
     }
     b->values = p->values = arena_array(b->arena, values, sizeof(*p->values));
     b->known = arena_array(b->arena, values, sizeof(*b->known));
+    b->dims = arena_array(b->arena, values, sizeof(*b->dims));
+    b->sizes = arena_array(b->arena, 1, sizeof(*b->sizes));
     p->steps = arena_array(b->arena, steps, sizeof(*p->steps));
     p->groups = arena_array(b->arena, groups, sizeof(*p->groups));
-    return p->values && b->known && p->steps && p->groups ? STATUS_OK : no_memory(b);
+    bool made = p->values && b->known && b->dims && b->sizes && p->steps && p->groups;
+    return made ? STATUS_OK : no_memory(b);
 }
 
 /* --- names --- */
@@ -166,7 +124,8 @@ static enum status no_binding(const struct binder *b, const struct part *part, c
     names_init(&names, name, strlen(name));
     for (uint32_t i = 0; i < n; i++)
         names_add(&names, bindings[i].name);
-    return refuse(b, part, "the model has no %s '%s'; it has %s", what, name, names_text(&names));
+    return pipeline_refuse(b, part, "the model has no %s '%s'; it has %s", what, name,
+                           names_text(&names));
 }
 
 static uint32_t value_add(struct binder *b, const char *name, uint32_t maker)
@@ -188,9 +147,10 @@ static enum status outputs_name(struct binder *b, struct part *part)
             return no_binding(b, part, "output", part->info->outputs, part->info->n_outputs,
                               link->inner);
         if (v != PIPELINE_NONE && v < b->file->n_inputs)
-            return refuse(b, part, "tensor '%s' is an input, and is made here", link->outer);
+            return pipeline_refuse(b, part, "tensor '%s' is an input, and is made here",
+                                   link->outer);
         if (v != PIPELINE_NONE)
-            return refuse(b, part, "tensor '%s' is made twice", link->outer);
+            return pipeline_refuse(b, part, "tensor '%s' is made twice", link->outer);
         part->outputs[k] = value_add(b, link->outer, PIPELINE_NONE);
     }
     return STATUS_OK;
@@ -209,13 +169,14 @@ static enum status inputs_name(const struct binder *b, struct part *part)
             return no_binding(b, part, "input", part->info->inputs, part->info->n_inputs,
                               link->inner);
         if (v == PIPELINE_NONE)
-            return refuse(b, part, "tensor '%s' is made by no step, and is no input", link->outer);
+            return pipeline_refuse(b, part, "tensor '%s' is made by no step, and is no input",
+                                   link->outer);
         part->inputs[k] = v;
     }
     for (uint32_t k = 0; k < part->info->n_inputs; k++)
         if (part->inputs[k] == PIPELINE_NONE)
-            return refuse(b, part, "the model's input '%s' gets no tensor",
-                          part->info->inputs[k].name);
+            return pipeline_refuse(b, part, "the model's input '%s' gets no tensor",
+                                   part->info->inputs[k].name);
     return STATUS_OK;
 }
 
@@ -228,183 +189,6 @@ static enum status names_bind(struct binder *b)
     b->n_named = b->n_values;
     for (uint32_t s = 0; s < b->file->n_steps; s++)
         TRY(inputs_name(b, &b->parts[s]));
-    return STATUS_OK;
-}
-
-/* --- types and shapes --- */
-
-/* Whether a tensor can be what the binding takes; dim[0] of -1 counts instances. */
-static bool value_fits(const struct pipeline_value *value, const struct engine_binding *binding)
-{
-    bool fits = value->dtype == binding->dtype && value->shape.rank == binding->shape.rank;
-    for (uint32_t i = 0; fits && i < value->shape.rank; i++)
-        fits = value->shape.dim[i] == binding->shape.dim[i] ||
-               (i == 0 && (value->shape.dim[0] < 0 || binding->shape.dim[0] < 0));
-    return fits;
-}
-
-static enum status misfit(const struct binder *b, const struct part *part,
-                          const struct pipeline_value *value, const struct engine_binding *binding)
-{
-    char want[SHAPE_TEXT_MAX], have[SHAPE_TEXT_MAX];
-    return refuse(b, part, "input '%s': expected %s %s, but tensor '%s' is %s %s", binding->name,
-                  dtype_name(binding->dtype), shape_format(&binding->shape, want), value->name,
-                  dtype_name(value->dtype), shape_format(&value->shape, have));
-}
-
-static enum status counted_decide(struct binder *b)
-{
-    bool all = true;
-    for (uint32_t s = 0; s < b->file->n_steps; s++) {
-        all &= b->parts[s].info->batched;
-        if (b->file->batched && !b->parts[s].info->batched)
-            return refuse(b, &b->parts[s],
-                          "max_batch_size is %u, but this model does not count instances",
-                          b->file->config.max_batch);
-    }
-    b->counted = all;
-    return STATUS_OK;
-}
-
-/* What the pipeline's declaration leaves of the shape of an input. */
-static enum status input_declared(const struct binder *b, const struct model_file_tensor *said,
-                                  struct pipeline_value *value)
-{
-    bool leaves_out = b->file->batched; /* the dimension that counts instances */
-    char want[SHAPE_TEXT_MAX], have[SHAPE_TEXT_MAX];
-    bool fits = !said->dims_given || said->shape.rank + leaves_out == value->shape.rank;
-    for (uint32_t i = 0; fits && said->dims_given && i < said->shape.rank; i++) {
-        int64_t dim = value->shape.dim[i + leaves_out];
-        fits = said->shape.dim[i] < 0 || dim < 0 || dim == said->shape.dim[i];
-    }
-    if (said->dtype && said->dtype != value->dtype)
-        return refuse(b, NULL, "tensor '%s': declared as TYPE_%s, but it is %s", said->name,
-                      dtype_name(said->dtype), dtype_name(value->dtype));
-    if (!fits)
-        return refuse(b, NULL, "tensor '%s': declared with dims %s%s, but it is %s", said->name,
-                      shape_format(&said->shape, want), leaves_out ? " beside the batch" : "",
-                      shape_format(&value->shape, have));
-    if (!b->counted && value->shape.rank && value->shape.dim[0] < 0)
-        value->shape.dim[0] = said->dims_given && said->shape.dim[0] > 0 ? said->shape.dim[0] : 1;
-    return STATUS_OK;
-}
-
-static enum status value_size(const struct binder *b, struct pipeline_value *value)
-{
-    struct shape one = value->shape;
-    value->counted = one.rank && one.dim[0] < 0;
-    if (value->counted)
-        one.dim[0] = 1;
-    return shape_bytes(&one, value->dtype, &value->bytes)
-               ? STATUS_OK
-               : refuse(b, NULL, "tensor '%s' is too large", value->name);
-}
-
-/* An input of the pipeline is what the steps that read it take. */
-static enum status input_bind(struct binder *b, uint32_t input)
-{
-    struct pipeline_value *value = &b->values[input];
-    for (uint32_t s = 0; s < b->file->n_steps; s++) {
-        const struct part *part = &b->parts[s];
-        for (uint32_t k = 0; k < part->info->n_inputs; k++) {
-            const struct engine_binding *binding = &part->info->inputs[k];
-            if (part->inputs[k] != input)
-                continue;
-            if (!value->dtype) {
-                value->dtype = binding->dtype;
-                value->shape = binding->shape;
-            }
-            if (!value_fits(value, binding))
-                return misfit(b, part, value, binding);
-            if (value->shape.rank && value->shape.dim[0] < 0)
-                value->shape.dim[0] = binding->shape.dim[0];
-        }
-    }
-    if (!value->dtype)
-        return refuse(b, NULL, "input '%s' is read by no step", value->name);
-    TRY(input_declared(b, &b->file->inputs[input], value));
-    b->known[input] = true;
-    return value_size(b, value);
-}
-
-static bool part_is_due(const struct binder *b, const struct part *part)
-{
-    for (uint32_t k = 0; k < part->info->n_inputs; k++)
-        if (!b->known[part->inputs[k]])
-            return false;
-    return !part->done;
-}
-
-/* All inputs of a model that counts instances have as many. */
-static enum status instances_bind(const struct binder *b, struct part *part)
-{
-    int64_t n = b->counted ? 0 : 1;
-    part->instances = (uint32_t)n;
-    for (uint32_t k = 0; part->info->batched && !b->counted && k < part->info->n_inputs; k++) {
-        const struct pipeline_value *value = &b->values[part->inputs[k]];
-        if (k > 0 && value->shape.dim[0] != n)
-            return refuse(b, part, "tensor '%s' has %" PRId64 " instances, but '%s' has %" PRId64,
-                          value->name, value->shape.dim[0], b->values[part->inputs[0]].name, n);
-        n = value->shape.dim[0];
-        if (n < 1 || n > part->model->max_instances)
-            return refuse(b, part,
-                          "tensor '%s' has %" PRId64 " instances; this model takes 1 to %u",
-                          value->name, n, part->model->max_instances);
-        part->instances = (uint32_t)n;
-    }
-    return STATUS_OK;
-}
-
-static enum status part_bind(struct binder *b, struct part *part)
-{
-    for (uint32_t k = 0; k < part->info->n_inputs; k++)
-        if (!value_fits(&b->values[part->inputs[k]], &part->info->inputs[k]))
-            return misfit(b, part, &b->values[part->inputs[k]], &part->info->inputs[k]);
-    TRY(instances_bind(b, part));
-    for (uint32_t k = 0; k < part->info->n_outputs; k++) {
-        const struct engine_binding *binding = &part->info->outputs[k];
-        if (part->outputs[k] == PIPELINE_NONE)
-            continue;
-        struct pipeline_value *value = &b->values[part->outputs[k]];
-        value->dtype = binding->dtype;
-        value->shape = binding->shape;
-        if (part->info->batched && part->instances && value->shape.rank)
-            value->shape.dim[0] = part->instances;
-        b->known[part->outputs[k]] = true;
-        TRY(value_size(b, value));
-    }
-    part->done = true;
-    return STATUS_OK;
-}
-
-static enum status in_circles(const struct binder *b)
-{
-    const struct part *part = b->parts;
-    uint32_t k = 0;
-    while (part->done)
-        part++;
-    while (b->known[part->inputs[k]])
-        k++;
-    return refuse(b, part, "tensor '%s' takes what is made of it: the steps go in a circle",
-                  b->values[part->inputs[k]].name);
-}
-
-/* Makes the shapes known, from the inputs on. */
-static enum status shapes_bind(struct binder *b)
-{
-    TRY(counted_decide(b));
-    for (uint32_t i = 0; i < b->file->n_inputs; i++)
-        TRY(input_bind(b, i));
-    for (uint32_t done = 0, before; done < b->file->n_steps;) {
-        before = done;
-        for (uint32_t s = 0; s < b->file->n_steps; s++)
-            if (part_is_due(b, &b->parts[s])) {
-                TRY(part_bind(b, &b->parts[s]));
-                done++;
-            }
-        if (done == before)
-            return in_circles(b);
-    }
     return STATUS_OK;
 }
 
@@ -441,7 +225,6 @@ static enum status leaf_make(struct binder *b, const struct part *part)
     struct pipeline_step *step;
     uint32_t at = b->pipeline->n_steps;
     TRY(step_make(b, part_name(b, part, NULL), part->model, 0, &step));
-    step->instances = part->instances;
     memcpy(step->inputs, part->inputs, part->info->n_inputs * sizeof(*step->inputs));
     memcpy(step->outputs, part->outputs, part->info->n_outputs * sizeof(*step->outputs));
     for (uint32_t k = 0; k < part->info->n_outputs; k++)
@@ -468,10 +251,8 @@ static enum status inner_values(struct binder *b, const struct part *part, uint3
         map[v] = value_add(b, inner->values[v].name, PIPELINE_NONE);
         struct pipeline_value *value = &b->values[map[v]];
         value->dtype = inner->values[v].dtype;
-        value->shape = inner->values[v].shape;
-        if (inner->values[v].counted && part->instances)
-            value->shape.dim[0] = part->instances;
-        TRY(value_size(b, value));
+        value->bytes = inner->values[v].bytes;
+        pipeline_tensor_make(b, part, map[v], &inner->values[v].shape, &inner->values[v].axes);
     }
     *out = map;
     return STATUS_OK;
@@ -486,10 +267,7 @@ static enum status inner_make(struct binder *b, const struct part *part)
     for (uint32_t g = 0; g < inner->n_groups; g++) {
         struct model *model = g ? inner->groups[g].model : part->model;
         p->groups[p->n_groups++] = (struct pipeline_group){
-            .model = model_ref(model),
-            .parent = g ? first_group + inner->groups[g].parent : 0,
-            .instances =
-                g && inner->groups[g].instances ? inner->groups[g].instances : part->instances};
+            .model = model_ref(model), .parent = g ? first_group + inner->groups[g].parent : 0};
     }
     for (uint32_t s = 0; s < inner->n_steps; s++) {
         const struct pipeline_step *from = &inner->steps[s];
@@ -497,7 +275,6 @@ static enum status inner_make(struct binder *b, const struct part *part)
         uint32_t at = p->n_steps;
         TRY(step_make(b, part_name(b, part, from->name), from->model, first_group + from->group,
                       &step));
-        step->instances = from->instances ? from->instances : part->instances;
         for (uint32_t k = 0; k < from->model->info->n_inputs; k++)
             step->inputs[k] = map[from->inputs[k]];
         for (uint32_t k = 0; k < from->model->info->n_outputs; k++) {
@@ -533,23 +310,14 @@ static struct engine_binding binding_of(const struct pipeline_value *value)
     return (struct engine_binding){value->name, value->dtype, value->shape, value->bytes};
 }
 
-static enum status outputs_bind(struct binder *b, struct engine_binding *outputs)
+static void outputs_bind(struct binder *b, struct engine_binding *outputs, struct engine_axes *axes)
 {
     struct pipeline *p = b->pipeline;
     for (uint32_t i = 0; i < b->file->n_outputs; i++) {
-        const struct model_file_tensor *said = &b->file->outputs[i];
-        uint32_t v = PIPELINE_NONE;
-        for (uint32_t k = 0; k < b->n_named && v == PIPELINE_NONE; k++)
-            v = strcmp(b->values[k].name, said->name) == 0 ? k : PIPELINE_NONE;
-        if (v == PIPELINE_NONE)
-            return refuse(b, NULL, "output '%s' is made by no step", said->name);
-        if (v < b->file->n_inputs)
-            return refuse(b, NULL, "output '%s' is an input", said->name);
-        TRY(input_declared(b, said, &b->values[v]));
-        p->outputs[i] = v;
-        outputs[i] = binding_of(&b->values[v]);
+        p->outputs[i] = pipeline_named_find(b, b->file->outputs[i].name);
+        outputs[i] = binding_of(&b->values[p->outputs[i]]);
+        axes[i] = b->values[p->outputs[i]].axes;
     }
-    return STATUS_OK;
 }
 
 static enum status batch_bind(struct binder *b)
@@ -563,8 +331,8 @@ static enum status batch_bind(struct binder *b)
     for (uint32_t s = 0; s < b->file->n_steps; s++) {
         const struct part *part = &b->parts[s];
         if (wanted && part->model->max_instances < wanted)
-            return refuse(b, part, "max_batch_size is %u; this model takes at most %u", wanted,
-                          part->model->max_instances);
+            return pipeline_refuse(b, part, "max_batch_size is %u; this model takes at most %u",
+                                   wanted, part->model->max_instances);
         p->max_batch = MIN(p->max_batch, part->model->max_instances);
     }
     return STATUS_OK;
@@ -576,21 +344,26 @@ static enum status info_make(struct binder *b)
     uint32_t n_inputs = b->file->n_inputs, n_outputs = b->file->n_outputs;
     struct engine_binding *inputs = arena_array(b->arena, n_inputs, sizeof(*inputs));
     struct engine_binding *outputs = arena_array(b->arena, n_outputs, sizeof(*outputs));
+    struct engine_axes *axes = arena_array(b->arena, (size_t)n_inputs + n_outputs, sizeof(*axes));
     p->outputs = arena_array(b->arena, n_outputs, sizeof(*p->outputs));
-    if (!inputs || !outputs || !p->outputs)
+    if (!inputs || !outputs || !axes || !p->outputs)
         return no_memory(b);
-    for (uint32_t i = 0; i < n_inputs; i++)
+    TRY(pipeline_tensors_settle(b, &p->info));
+    for (uint32_t i = 0; i < n_inputs; i++) {
         inputs[i] = binding_of(&b->values[i]);
-    TRY(outputs_bind(b, outputs));
+        axes[i] = b->values[i].axes;
+    }
+    outputs_bind(b, outputs, axes + n_inputs);
     TRY(batch_bind(b));
-    p->info = (struct engine_info){.name = "",
-                                   .device = "",
-                                   .batched = b->counted,
-                                   .max_batch = p->max_batch,
-                                   .n_inputs = n_inputs,
-                                   .n_outputs = n_outputs,
-                                   .inputs = inputs,
-                                   .outputs = outputs};
+    p->info.name = p->info.device = "";
+    p->info.batched = b->counted;
+    p->info.max_batch = p->max_batch;
+    p->info.n_inputs = n_inputs;
+    p->info.n_outputs = n_outputs;
+    p->info.inputs = inputs;
+    p->info.outputs = outputs;
+    p->info.input_axes = axes;
+    p->info.output_axes = axes + n_inputs;
     return admission_model_check(&p->info, b->err);
 }
 
@@ -602,7 +375,7 @@ static enum status pipeline_make(struct binder *b)
     TRY(parts_find(b));
     assert(b->parts && b->values && b->known);
     TRY(names_bind(b));
-    TRY(shapes_bind(b));
+    TRY(pipeline_tensors_bind(b));
     p->groups[p->n_groups++] = (struct pipeline_group){.parent = PIPELINE_NONE};
     for (uint32_t s = 0; s < b->file->n_steps; s++)
         TRY(b->parts[s].model->pipeline ? inner_make(b, &b->parts[s]) : leaf_make(b, &b->parts[s]));
@@ -642,21 +415,43 @@ void pipeline_free(struct pipeline *p)
     arena_free(p->arena);
 }
 
+/* What the limits leave to a request's tensors between the steps. */
+static uint64_t room_most(const struct config_limits *limits)
+{
+    uint64_t budget = budget_limit(limits);
+    return budget - budget / SLAB_SMALL_SHARE;
+}
+
 enum status pipeline_fits(const struct pipeline *p, const struct config_limits *limits,
                           uint32_t *max_instances, struct error *err)
 {
-    uint64_t budget = budget_limit(limits), most = budget - budget / SLAB_SMALL_SHARE;
+    int64_t least[ENGINE_MAX_FREE] = {0};
+    uint64_t most = room_most(limits);
     uint32_t fits = 0;
+    for (uint32_t i = 0; i < p->info.n_free; i++)
+        least[i] = p->info.free[i].low;
     TRY(fits_check(&p->info, limits, 1, p->max_batch, &fits, err));
-    while (fits && slab_charge(pipeline_run_bytes(p, fits)) > most)
+    while (fits && slab_charge(pipeline_run_bytes(p, fits, least)) > most)
         fits = fits > 1 ? fits / 2 : 0;
     if (!fits)
         return error_set(err, STATUS_FAILED_PRECONDITION,
                          "the tensors between the steps take %zu bytes for one instance; "
                          "limits.inflight_bytes leaves %llu to a request",
-                         pipeline_run_bytes(p, 1), (unsigned long long)most);
+                         pipeline_run_bytes(p, 1, least), (unsigned long long)most);
     *max_instances = fits;
     return STATUS_OK;
+}
+
+enum status pipeline_takes(const struct pipeline *p, const struct config_limits *limits,
+                           uint32_t instances, const int64_t *values, struct error *err)
+{
+    size_t bytes = pipeline_run_bytes(p, instances, values);
+    if (slab_charge(bytes) <= room_most(limits))
+        return STATUS_OK;
+    return error_cause(err, CAUSE_TAIL_OVER_LIMIT,
+                       "the tensors between the steps take %zu bytes for these sizes; "
+                       "limits.inflight_bytes leaves %llu to a request",
+                       bytes, (unsigned long long)room_most(limits));
 }
 
 void pipeline_cleanup(struct pipeline **at)

@@ -9,6 +9,8 @@
  * fails, or that nobody wants any more, ends when the last of its steps has come back, because
  * workers read its payload until then.
  */
+#include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,13 +18,17 @@
 #include "base/clock.h"
 #include "daemon/admission.h"
 #include "daemon/exchange.h"
+#include "daemon/exchange_internal.h"
+#include "daemon/fits.h"
 #include "daemon/loop.h"
 #include "daemon/pipeline.h"
 #include "daemon/trace.h"
 
 struct run_value {
-    const void *data; /* NULL: not made yet */
-    void *room;       /* for a copy */
+    const void *data;   /* NULL: not made yet */
+    struct shape shape; /* once it is made */
+    void *room;         /* for a copy; NULL: none was set aside */
+    size_t room_bytes;
 };
 
 struct run_step {
@@ -33,7 +39,8 @@ struct run_step {
 struct run_group {
     uint64_t begin_ns, queue_ns; /* begin 0: none of its steps has begun */
     struct engine_times times;
-    uint32_t left; /* steps */
+    uint32_t left;      /* steps */
+    uint32_t instances; /* 0: none of its steps has begun */
 };
 
 struct pipeline_run {
@@ -54,10 +61,15 @@ static struct pipeline_run *run_of(const struct inflight *request)
     return (void *)request->run->data;
 }
 
-static size_t value_bytes(const struct pipeline_value *value, uint32_t instances)
+/* The bytes of a tensor that a step makes, as far as the request's sizes tell. 0: a run tells. */
+static size_t value_bytes(const struct pipeline *p, const struct pipeline_value *value,
+                          uint32_t instances, const int64_t *values)
 {
+    struct shape shape = engine_shape_of(&p->info, &value->axes, &value->shape, instances, values);
     size_t bytes;
-    return checked_mul(value->bytes, value->counted ? instances : 1, &bytes) ? bytes : SIZE_MAX;
+    if (value->open)
+        return 0;
+    return shape_bytes(&shape, value->dtype, &bytes) ? bytes : SIZE_MAX;
 }
 
 /* --- memory --- */
@@ -74,7 +86,7 @@ static bool needs_room(const struct pipeline_value *value)
     return value->maker != PIPELINE_NONE && value->users;
 }
 
-size_t pipeline_run_bytes(const struct pipeline *p, uint32_t instances)
+size_t pipeline_run_bytes(const struct pipeline *p, uint32_t instances, const int64_t *values)
 {
     size_t sum = 0;
     bool fits = room_add(&sum, 1, sizeof(struct pipeline_run)) &&
@@ -83,7 +95,7 @@ size_t pipeline_run_bytes(const struct pipeline *p, uint32_t instances)
                 room_add(&sum, p->n_values, sizeof(struct run_value));
     for (uint32_t v = 0; fits && v < p->n_values; v++)
         if (needs_room(&p->values[v]))
-            fits = room_add(&sum, 1, value_bytes(&p->values[v], instances));
+            fits = room_add(&sum, 1, value_bytes(p, &p->values[v], instances, values));
     return fits ? sum : SIZE_MAX;
 }
 
@@ -100,11 +112,11 @@ static void *zeros_cut(uint8_t **at, size_t n, size_t size)
     return memset(room_cut(at, n * size), 0, n * size);
 }
 
-enum status pipeline_run_new(struct connection *c, struct inflight *request, uint32_t instances,
-                             struct error *err)
+enum status pipeline_run_new(struct connection *c, struct inflight *request, struct error *err)
 {
     const struct pipeline *p = request->model->pipeline;
-    request->run = connection_slab_take(c, pipeline_run_bytes(p, instances));
+    uint32_t instances = request->item.instances;
+    request->run = connection_slab_take(c, pipeline_run_bytes(p, instances, request->values));
     if (!request->run)
         return error_plain(err, CAUSE_OVER_BUDGET);
     uint8_t *at = request->run->data;
@@ -119,10 +131,29 @@ enum status pipeline_run_new(struct connection *c, struct inflight *request, uin
         run->groups[g].left = p->groups[g].n_steps;
     for (uint32_t s = 0; s < p->n_steps; s++)
         run->steps[s].waits = p->steps[s].waits;
-    for (uint32_t v = 0; v < p->n_values; v++)
-        if (needs_room(&p->values[v]))
-            run->values[v].room = room_cut(&at, value_bytes(&p->values[v], instances));
+    for (uint32_t v = 0; v < p->n_values; v++) {
+        struct run_value *value = &run->values[v];
+        if (!needs_room(&p->values[v]) || p->values[v].open)
+            continue;
+        value->room_bytes = value_bytes(p, &p->values[v], instances, request->values);
+        value->room = room_cut(&at, value->room_bytes);
+    }
     return STATUS_OK;
+}
+
+/* The place of a tensor that has to be copied. NULL: there is no memory. */
+static void *room_of(struct loop *loop, struct pipeline_run *run, uint32_t v, size_t bytes)
+{
+    struct inflight *request = run->request;
+    struct connection *c = loop_connection(loop, request->connection);
+    if (run->values[v].room && bytes <= run->values[v].room_bytes)
+        return run->values[v].room;
+    struct slab *slab = c ? connection_slab_take(c, MAX(bytes, (size_t)1)) : NULL;
+    if (!slab)
+        return NULL;
+    slab->next = request->rooms;
+    request->rooms = slab;
+    return slab->data;
 }
 
 /* --- numbers --- */
@@ -166,14 +197,12 @@ static void group_add(struct pipeline_run *run, uint32_t g, const struct infligh
 {
     const struct engine_times *times = &step->batch->times;
     struct run_group *group = &run->groups[g];
-    uint32_t instances = run->pipeline->groups[g].instances;
     group->queue_ns += step->queue_ns;
     group->times.input_ns += times->input_ns;
     group->times.compute_ns += times->compute_ns;
     group->times.output_ns += times->output_ns;
     if (--group->left == 0)
-        success_count(group_model(run, g), group,
-                      instances ? instances : run->request->item.instances, now_ns);
+        success_count(group_model(run, g), group, group->instances, now_ns);
 }
 
 /* The request as a whole is counted where it is answered, unless a step of it failed in a run. */
@@ -242,6 +271,7 @@ static void why_put(struct inflight *request, const char *step, const char *why)
     snprintf(request->why, sizeof(request->why), "%.*s", (int)sizeof(request->why) - 1, text);
 }
 
+/* Why a step that has come back, or never went, failed. */
 static void run_fail(struct loop *loop, struct pipeline_run *run, const struct inflight *step)
 {
     struct inflight *request = run->request;
@@ -251,7 +281,7 @@ static void run_fail(struct loop *loop, struct pipeline_run *run, const struct i
     request->cause = step->cause;
     request->item.late_ns = step->item.late_ns;
     why_put(request, run->pipeline->steps[step->step].name,
-            step->batch ? step->why : cause_row(step->cause)->sentence);
+            step->batch || step->told ? step->why : cause_row(step->cause)->sentence);
     failure_count(run, step, step->batch != NULL);
     away_cancel(loop, run);
 }
@@ -291,18 +321,55 @@ static void step_fill(struct inflight *step, const struct pipeline_run *run, uin
     step->connection = request->connection;
     step->serial = request->serial;
     step->model = model_ref(what->model);
-    step->item.instances = what->instances ? what->instances : request->item.instances;
     step->item.priority = request->item.priority;
-    step->point = 0;
+    step->asker = request->asker;
     step->item.flow = request->item.flow;
     step->item.deadline_ns = deadline_of(request, what->model, now_ns);
     step->item.admitted = true;
+    step->use_bytes = 0;
     for (uint32_t k = 0; k < what->model->info->n_inputs; k++) {
-        uint32_t v = what->inputs[k];
-        step->spans[k] = (struct engine_span){
-            run->values[v].data, value_bytes(&run->pipeline->values[v], request->item.instances)};
+        const struct run_value *value = &run->values[what->inputs[k]];
+        size_t bytes = 0;
+        bool sized UNUSED =
+            shape_bytes(&value->shape, run->pipeline->values[what->inputs[k]].dtype, &bytes);
+        assert(sized); /* it has been made, or has come */
+        step->spans[k] = (struct engine_span){value->data, bytes};
+        step->use_bytes += bytes;
     }
-    inflight_key(step);
+}
+
+/* Finds out what the step asks of its model, as admission does of a request. */
+static enum status step_admit(struct loop *loop, struct inflight *step,
+                              const struct pipeline_run *run, struct error *err)
+{
+    const struct pipeline_step *what = &run->pipeline->steps[step->step];
+    struct admission_sizes sizes;
+    struct shape shapes[MESSAGE_MAX_TENSORS];
+    for (uint32_t k = 0; k < what->model->info->n_inputs; k++)
+        shapes[k] = run->values[what->inputs[k]].shape;
+    TRY(admission_sizes_check(step->model->info, step->model->max_instances, shapes, &sizes, err));
+    step->item.instances = sizes.instances;
+    step->point = sizes.point;
+    memcpy(step->values, sizes.values, sizeof(step->values));
+    if (sizes.fit == ENGINE_FIT_NEW)
+        return exchange_shape_ask(loop, step, err);
+    return admission_masks_check(step->model->info, step->point, step->values, step->item.instances,
+                                 step->spans, err);
+}
+
+static void step_groups_begin(struct pipeline_run *run, const struct inflight *step,
+                              uint64_t now_ns)
+{
+    const struct pipeline *p = run->pipeline;
+    for (uint32_t g = p->steps[step->step].group; g != PIPELINE_NONE; g = p->groups[g].parent) {
+        struct run_group *group = &run->groups[g];
+        if (!group->begin_ns)
+            group->begin_ns = now_ns;
+        if (!group->instances)
+            group->instances = !g                                   ? run->request->item.instances
+                               : group_model(run, g)->info->batched ? step->item.instances
+                                                                    : 1;
+    }
 }
 
 static void step_begin(struct loop *loop, struct pipeline_run *run, uint32_t s)
@@ -310,6 +377,7 @@ static void step_begin(struct loop *loop, struct pipeline_run *run, uint32_t s)
     const struct pipeline *p = run->pipeline;
     struct inflight *step = loop_inflight_take(loop);
     uint64_t now_ns = clock_now_ns();
+    struct error err;
     if (!step) {
         run->failed = true;
         run->request->cause = CAUSE_OUT_OF_MEMORY;
@@ -318,13 +386,23 @@ static void step_begin(struct loop *loop, struct pipeline_run *run, uint32_t s)
         return;
     }
     step_fill(step, run, s, now_ns);
-    for (uint32_t g = p->steps[s].group; g != PIPELINE_NONE; g = p->groups[g].parent)
-        if (!run->groups[g].begin_ns)
-            run->groups[g].begin_ns = now_ns;
+    enum status status = step_admit(loop, step, run, &err);
+    step_groups_begin(run, step, now_ns);
+    if (status) {
+        exchange_tell(step, &err);
+        run_fail(loop, run, step);
+        loop_inflight_give(loop, step);
+        return;
+    }
     if (run->request->trace)
         step_trace(loop, step, p->steps[s].name);
     away_add(run, step);
-    loop_submit(loop, step);
+    if (step->parked) {
+        exchange_shape_park(loop, step);
+    } else {
+        inflight_key(step);
+        loop_submit(loop, step);
+    }
 }
 
 /* Begins all steps that wait for nothing more. `maker` is the one that is done; none: these are the
@@ -353,9 +431,10 @@ static void inputs_release(struct loop *loop, struct pipeline_run *run, uint32_t
     }
 }
 
-/* Puts the step's outputs where others find them. True: they are where they were made, and the step
- * is kept. */
-static bool outputs_place(struct pipeline_run *run, struct inflight *step)
+/* Puts the step's outputs where others find them. *kept: they are where they were made, and the
+ * step is kept. */
+static enum status outputs_place(struct loop *loop, struct pipeline_run *run, struct inflight *step,
+                                 bool *kept, struct error *err)
 {
     const struct pipeline *p = run->pipeline;
     const struct pipeline_step *what = &p->steps[step->step];
@@ -370,14 +449,22 @@ static bool outputs_place(struct pipeline_run *run, struct inflight *step)
         if (v == PIPELINE_NONE)
             continue;
         const void *made = inflight_output(step, k);
-        size_t bytes = value_bytes(&p->values[v], run->request->item.instances);
+        struct run_value *value = &run->values[v];
+        size_t bytes = 0;
+        value->shape = inflight_output_shape(step, k);
+        bool sized UNUSED = shape_bytes(&value->shape, p->values[v].dtype, &bytes);
+        assert(sized);
+        void *room = keep ? NULL : room_of(loop, run, v, bytes);
+        if (!keep && !room)
+            return error_plain(err, CAUSE_OVER_BUDGET);
         if (!keep && bytes)
-            memcpy(run->values[v].room, made, bytes);
-        run->values[v].data = keep ? made : run->values[v].room;
+            memcpy(room, made, bytes);
+        value->data = keep ? made : room;
     }
     if (keep)
         run->steps[step->step].kept = step;
-    return keep;
+    *kept = keep;
+    return STATUS_OK;
 }
 
 /* True: the step is kept. */
@@ -385,8 +472,14 @@ static bool step_done(struct loop *loop, struct pipeline_run *run, struct inflig
 {
     const struct pipeline *p = run->pipeline;
     uint64_t now_ns = clock_now_ns();
-    bool kept = outputs_place(run, step);
+    bool kept = false;
+    struct error err;
     run->ran = true;
+    if (outputs_place(loop, run, step, &kept, &err)) {
+        exchange_tell(step, &err);
+        run_fail(loop, run, step);
+        return false;
+    }
     run->batch = MAX(run->batch, step->batch->instances);
     run->left--;
     for (uint32_t g = p->steps[step->step].group; g != PIPELINE_NONE; g = p->groups[g].parent)
@@ -398,10 +491,36 @@ static bool step_done(struct loop *loop, struct pipeline_run *run, struct inflig
 
 /* --- the whole --- */
 
+/* Whether a reply carries the outputs, some of whose sizes are only known now. */
+static enum status outputs_fit(const struct loop *loop, const struct pipeline_run *run,
+                               struct error *err)
+{
+    const struct pipeline *p = run->pipeline;
+    uint64_t most = fits_reply_bytes(&p->info, &loop->table->limits), sum = 0;
+    for (uint32_t i = 0; i < run->request->n_outputs; i++) {
+        uint32_t v = p->outputs[run->request->output[i]];
+        size_t bytes = 0;
+        bool sized UNUSED = shape_bytes(&run->values[v].shape, p->values[v].dtype, &bytes);
+        assert(sized);
+        sum += bytes;
+    }
+    if (sum <= most)
+        return STATUS_OK;
+    return error_cause(err, CAUSE_TAIL_OVER_LIMIT,
+                       "the outputs have %" PRIu64 " bytes; a reply carries %" PRIu64
+                       " (limits.output_bytes)",
+                       sum, most);
+}
+
 /* The outputs of kept steps are read until the reply is written. */
 static void run_end(struct loop *loop, struct pipeline_run *run)
 {
     struct inflight *request = run->request;
+    struct error err;
+    if (!run->failed && !run->stopped && outputs_fit(loop, run, &err)) {
+        run->failed = true;
+        exchange_tell(request, &err);
+    }
     if (!run->stopped)
         exchange_result(loop, request);
     for (uint32_t s = 0; s < run->pipeline->n_steps; s++)
@@ -419,8 +538,12 @@ static void run_end_if_over(struct loop *loop, struct pipeline_run *run)
 void pipeline_run_begin(struct loop *loop, struct inflight *request)
 {
     struct pipeline_run *run = run_of(request);
-    for (uint32_t k = 0; k < run->pipeline->info.n_inputs; k++)
+    const struct engine_info *info = &run->pipeline->info;
+    for (uint32_t k = 0; k < info->n_inputs; k++) {
         run->values[k].data = request->spans[k].data;
+        run->values[k].shape = engine_shape_of(info, &info->input_axes[k], &info->inputs[k].shape,
+                                               request->item.instances, request->values);
+    }
     request->cause = CAUSE_OK;
     request->item.arrival_ns = clock_now_ns();
     request->item.late_ns = 0;
@@ -469,6 +592,12 @@ const void *pipeline_run_output(const struct inflight *request, uint32_t output)
 {
     const struct pipeline_run *run = run_of(request);
     return run->values[run->pipeline->outputs[output]].data;
+}
+
+struct shape pipeline_run_shape(const struct inflight *request, uint32_t output)
+{
+    const struct pipeline_run *run = run_of(request);
+    return run->values[run->pipeline->outputs[output]].shape;
 }
 
 bool pipeline_run_failed(const struct inflight *request)

@@ -307,10 +307,14 @@ enum engine_fit {
 static inline enum engine_fit engine_fit_of(const struct engine_info *info, const int64_t *values,
                                             uint32_t *point)
 {
-    uint32_t i = 0, n = info->n_points ? info->n_points : 1;
-    while (i < n && !engine_point_holds(info, i, values))
+    uint32_t i = 0;
+    if (!info->n_points) { /* of which nothing is said */
+        *point = 0;
+        return ENGINE_FIT_EXACT;
+    }
+    while (i < info->n_points && !engine_point_holds(info, i, values))
         i++;
-    if (i == n)
+    if (i == info->n_points)
         return ENGINE_FIT_NEW;
     *point = i; /* by rising size, so an exact one comes before those that hold it padded */
     for (uint32_t k = 0; k < info->n_free; k++)

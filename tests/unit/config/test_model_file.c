@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/model_file.h"
+#include "config/schema.h"
 #include "tests/test.h"
 
 static char log_text[4096];
@@ -244,6 +245,101 @@ static void mistakes(void **state)
     refuse("instance_group { passive: true }", "'passive'");
 }
 
+/* --- beside inferd.yaml --- */
+
+#define PARAMETER(key, value) "parameters { key: '" key "' value { string_value: '" value "' } } "
+
+/* Each key of a model in inferd.yaml, and how config.pbtxt says the same. */
+static const struct {
+    const char *key, *text; /* text NULL: the folder, or the file's place in it, says it */
+} both[] = {
+    {"name", NULL},
+    {"path", NULL},
+    {"version", NULL},
+    {"max_batch", "max_batch_size: 4"},
+    {"max_delay_us", "dynamic_batching { max_queue_delay_microseconds: 7 }"},
+    {"queue_limit", "dynamic_batching { default_queue_policy { max_queue_size: 9 } }"},
+    {"instances", "instance_group { count: 3 }"},
+    {"precision", PARAMETER("precision", "fp16")},
+    {"max_bytes", PARAMETER("max_bytes", "64MiB")},
+    {"memory_percent", PARAMETER("memory_percent", "50")},
+    {"workspace", PARAMETER("workspace", "1GiB")},
+    {"on_new_shape", PARAMETER("on_new_shape", "wait")},
+};
+
+static const char *const both_sizes[CONFIG_SIZE_COUNT_] = {
+    [CONFIG_DIMS] = PARAMETER("dim:seq", "8"),
+    [CONFIG_SHAPES] = PARAMETER("shape:x", "1..8x2"),
+    [CONFIG_PROFILES] = PARAMETER("profiles:seq", "8,16"),
+    [CONFIG_VALUES] = PARAMETER("value:s", "7"),
+    [CONFIG_OUTPUT_TYPES] = PARAMETER("output_type:y", "fp16"),
+    [CONFIG_PIN] = PARAMETER("pin:conv 1 + relu", "fp32"),
+    [CONFIG_KEEP] = PARAMETER("keep:conv 1", "true"),
+};
+
+static size_t field_size(enum field_kind kind)
+{
+    return kind == FIELD_TEXT   ? sizeof(char *)
+           : kind == FIELD_U32  ? sizeof(uint32_t)
+           : kind == FIELD_BOOL ? sizeof(bool)
+                                : sizeof(uint64_t);
+}
+
+/* A key that is added to inferd.yaml alone fails here. */
+static void every_key_of_a_model_in_inferd_yaml_can_be_said(void **state)
+{
+    (void)state;
+    struct model_file *none = parse("platform: 'inferd_plan'");
+    for (const struct field *f = config_model_fields; f->key; f++) {
+        size_t i = 0;
+        while (i < ARRAY_LEN(both) && strcmp(both[i].key, f->key) != 0)
+            i++;
+        if (i == ARRAY_LEN(both))
+            fail_msg("config.pbtxt cannot say '%s', which inferd.yaml has", f->key);
+        if (!both[i].text)
+            continue;
+        struct model_file *said = parse(both[i].text);
+        const char *a = (const char *)&said->config + f->value,
+                   *b = (const char *)&none->config + f->value;
+        if (memcmp(a, b, field_size(f->kind)) == 0)
+            fail_msg("\"%s\" does not set '%s'", both[i].text, f->key);
+        assert_string_equal(log_text, "");
+        model_file_free(said);
+    }
+    for (uint32_t k = 0; k < CONFIG_SIZE_COUNT_; k++) {
+        assert_non_null(both_sizes[k]);
+        struct model_file *said = parse(both_sizes[k]);
+        assert_int_equal(said->config.sizes[k].count, 1);
+        assert_string_equal(log_text, "");
+        model_file_free(said);
+    }
+    model_file_free(none);
+}
+
+static void limits_of_builds_are_those_of_inferd_yaml(void **state)
+{
+    (void)state;
+    struct model_file *f = parse(PARAMETER("max_bytes", "64MiB") PARAMETER("memory_percent", "50")
+                                     PARAMETER("workspace", "0") PARAMETER("pin:a", "fp32")
+                                         PARAMETER("pin:b", "ref") PARAMETER("keep:c=d", "true"));
+    assert_int_equal(f->config.max_bytes, 64 << 20);
+    assert_int_equal(f->config.memory_percent, 50);
+    assert_int_equal(f->config.workspace, 0);
+    assert_string_equal(f->config.sizes[CONFIG_PIN].items[0], "a=fp32");
+    assert_string_equal(f->config.sizes[CONFIG_PIN].items[1], "b=ref");
+    assert_string_equal(f->config.sizes[CONFIG_KEEP].items[0], "c=d");
+    model_file_free(f);
+    refuse(PARAMETER("max_bytes", "64MB"), "parameter: max_bytes: expected a size");
+    refuse(PARAMETER("max_bytes", "-1"), "parameter: max_bytes: expected a size");
+    refuse(PARAMETER("memory_percent", "101"), "expected a whole number from 0 to 100");
+    refuse(PARAMETER("workspace", "99999999999999999999"), "expected a size");
+    refuse(PARAMETER("pin:", "fp32"), "expected a tactic");
+    refuse(PARAMETER("pin:--x", "fp32"), "expected a tactic");
+    refuse(PARAMETER("pin:x", ""), "expected a tactic");
+    refuse(PARAMETER("keep:x", "false"), "expected true");
+    refuse(PARAMETER("keep:-x", "true"), "expected true");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +349,8 @@ int main(void)
         cmocka_unit_test(nothing_is_swallowed),
         cmocka_unit_test(what_would_change_results_is_refused),
         cmocka_unit_test(mistakes),
+        cmocka_unit_test(every_key_of_a_model_in_inferd_yaml_can_be_said),
+        cmocka_unit_test(limits_of_builds_are_those_of_inferd_yaml),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,20 +78,19 @@ static void whole_shapes_meet_instances(void **state)
         STEPS(STEP("w", TAKE("p", "p") MAKE("q", "t")) STEP("a", TAKE("x", "t") MAKE("y", "y")));
     struct pipeline *p = bound(text);
     assert_false(p->info.batched);
-    assert_int_equal(p->steps[1].instances, 1);
     assert_int_equal(p->info.outputs[0].shape.dim[0], 1);
     pipeline_free(p);
     p = bound("input { name: 'x' dims: [ 3, 4 ] } " IN("p") OUT("y") OUT("q")
                   STEPS(A("x", "y") STEP("w", TAKE("p", "p") MAKE("q", "q"))));
-    assert_int_equal(p->steps[0].instances, 3);
+    assert_int_equal(p->info.inputs[0].shape.dim[0], 3);
     assert_int_equal(p->info.inputs[0].instance_bytes, 48);
     pipeline_free(p);
     refused("input { name: 'x' dims: [ 9, 4 ] } " IN("p") OUT("y") OUT("q")
                 STEPS(A("x", "y") STEP("w", TAKE("p", "p") MAKE("q", "q"))),
-            "tensor 'x' has 9 instances; this model takes 1 to 8");
+            "tensor 'x': declared with dims [9,4], but it is [?,4]");
     refused("input { name: 'x' dims: [ 2, 4 ] } input { name: 'z' dims: [ 3, 4 ] } " IN("p")
                 OUT("y") OUT("q") STEPS(B("x", "z", "y") STEP("w", TAKE("p", "p") MAKE("q", "q"))),
-            "tensor 'z' has 3 instances, but 'x' has 2");
+            "tensor 'z': declared with dims [3,4], but it is [2,4]");
     refused("input { name: 'x' dims: [ 2, 4 ] } " IN("p") OUT("y") OUT("q")
                 STEPS(STEP("w", TAKE("p", "t") MAKE("q", "q")) A("x", "t") A("p", "y")),
             "step 1 'w': input 'p': expected FP32 [1,4], but tensor 't' is FP32 [2,4]");
@@ -111,8 +110,7 @@ static void pipelines_within_are_flat_in_the_end(void **state)
     pipeline_free(p);
     p = bound("input { name: 'x' dims: [ 2, 4 ] } " IN("p") OUT("z") OUT("q") STEPS(
         STEP("d", TAKE("x", "x") MAKE("y", "z")) STEP("w", TAKE("p", "p") MAKE("q", "q"))));
-    assert_int_equal(p->steps[0].instances, 2);
-    assert_int_equal(p->groups[1].instances, 2);
+    assert_int_equal(p->info.outputs[0].shape.dim[0], 2);
     pipeline_free(p);
 }
 
@@ -122,8 +120,8 @@ static void what_nobody_reads_takes_no_memory(void **state)
     struct pipeline *p = bound(IN("x") OUT("y") STEPS(A("x", "y") A("x", "lost")));
     struct pipeline *q = bound(IN("x") OUT("y") STEPS(A("x", "y") STEP("a", TAKE("x", "x"))));
     assert_int_equal(p->steps[1].outputs[0], PIPELINE_NONE);
-    assert_true(pipeline_run_bytes(p, 8) > pipeline_run_bytes(p, 1));
-    assert_true(pipeline_run_bytes(p, 1) - pipeline_run_bytes(q, 1) < 128);
+    assert_true(pipeline_run_bytes(p, 8, NULL) > pipeline_run_bytes(p, 1, NULL));
+    assert_true(pipeline_run_bytes(p, 1, NULL) - pipeline_run_bytes(q, 1, NULL) < 256);
     pipeline_free(p);
     pipeline_free(q);
 }
@@ -147,6 +145,97 @@ static void what_does_not_fit_is_refused(void **state)
             "step 1 'z': there is no such model");
     refused(IN("x") "output { name: 'y' dims: [ 1, 1, 1 ] } " STEPS(A("x", "y")),
             "declared with dims [1,1,1]");
+}
+
+#define E(from, to) STEP("e", TAKE("x", from) TAKE("m", "m") MAKE("y", to))
+#define F(from, to) STEP("f", TAKE("x", from) MAKE("y", to))
+#define L(from, to) STEP("l", TAKE("p", from) MAKE("y", to))
+
+static void sizes_that_requests_choose_go_through_all_steps(void **state)
+{
+    (void)state;
+    struct pipeline *p = bound(IN("x") IN("m") OUT("z") STEPS(E("x", "y") E("y", "z")));
+    assert_int_equal(p->info.n_free, 1);
+    assert_string_equal(p->info.free[0].name, "seq");
+    assert_int_equal(p->info.free[0].high, 64);
+    assert_int_equal(p->info.input_axes[0].free[1], 1);
+    assert_int_equal(p->info.input_axes[1].free[1], 1);
+    assert_int_equal(p->info.output_axes[0].free[1], 1);
+    assert_int_equal(p->info.outputs[0].shape.dim[1], -1);
+    assert_int_equal(p->info.outputs[0].instance_bytes, 256);
+    const int64_t small[] = {4}, large[] = {64};
+    assert_int_equal(pipeline_run_bytes(p, 8, large) - pipeline_run_bytes(p, 8, small),
+                     2 * 8 * 60 * sizeof(float));
+    pipeline_free(p);
+    p = bound(IN("x") IN("m") OUT("z")
+                  STEPS(STEP("g", TAKE("x", "x") TAKE("m", "m") MAKE("y", "t")) E("t", "z")));
+    assert_int_equal(p->n_steps, 3);
+    assert_int_equal(p->info.n_free, 1);
+    pipeline_free(p);
+}
+
+static void ranges_narrow_each_other(void **state)
+{
+    (void)state;
+    /* 16 to 64 is what both take */
+    struct pipeline *p = bound(IN("x") IN("m") OUT("z") OUT("u") STEPS(E("x", "z") F("x", "u")));
+    assert_int_equal(p->info.n_free, 1);
+    assert_int_equal(p->info.free[0].low, 16);
+    assert_int_equal(p->info.free[0].high, 64);
+    pipeline_free(p);
+    /* a step's number is the request's size */
+    p = bound(IN("x") IN("m") OUT("z") OUT("u")
+                  STEPS(E("x", "t") STEP("a", TAKE("x", "t") MAKE("y", "z"))
+                            STEP("e", TAKE("x", "x") TAKE("m", "m") MAKE("y", "u"))));
+    assert_int_equal(p->info.input_axes[0].free[1], 0);
+    assert_int_equal(p->info.inputs[0].shape.dim[1], 4);
+    pipeline_free(p);
+}
+
+static void sizes_that_contradict_are_refused(void **state)
+{
+    (void)state;
+    refused(IN("x") IN("m") OUT("z") OUT("u")
+                STEPS(E("x", "t") STEP("a", TAKE("x", "t") MAKE("y", "z")) F("t", "u")),
+            "input 'x', dimension 1 ('len'): expected 16 to 200, but tensor 't' has 4");
+    refused("input { name: 'x' dims: [ -1, 65 ] } " IN("m") OUT("z") STEPS(E("x", "z")),
+            "tensor 'x': declared with dims [?,65], but it is [?,?]");
+    refused("input { name: 'x' dims: [ -1, 5 ] } input { name: 'm' dims: [ -1, 6 ] }" OUT("z")
+                STEPS(E("x", "z")),
+            "tensor 'm': declared with dims [?,6], but it is [?,5]");
+    refused(IN("x") IN("s") OUT("z")
+                STEPS(STEP("t", TAKE("x", "x") TAKE("s", "s") MAKE("y", "t")) A("t", "z")),
+            "expected FP32 [?,4], but tensor 't' is FP32 [3,?,2]");
+    refused("max_batch_size: 2 " IN("x") IN("s") OUT("y")
+                STEPS(STEP("t", TAKE("x", "x") TAKE("s", "s") MAKE("y", "y"))),
+            "counts instances elsewhere than in the first dimension");
+}
+
+static void instances_are_counted_wherever_they_are(void **state)
+{
+    (void)state;
+    struct pipeline *p = bound(IN("x") IN("s") OUT("z") STEPS(
+        STEP("t", TAKE("x", "x") TAKE("s", "s") MAKE("y", "y"))
+            STEP("t", TAKE("x", "y") TAKE("s", "s") MAKE("y", "z"))));
+    assert_true(p->info.batched);
+    assert_int_equal(p->info.input_axes[0].batch, 1);
+    assert_true(p->info.input_axes[1].shared);
+    assert_int_equal(p->info.output_axes[0].batch, 1);
+    assert_int_equal(p->max_batch, 8);
+    pipeline_free(p);
+    /* of a run's making: as many as there are then */
+    p = bound(IN("p") OUT("z") STEPS(L("p", "y") A("y", "z")));
+    assert_false(p->info.batched);
+    assert_int_equal(p->info.outputs[0].shape.dim[0], -1);
+    assert_int_equal(p->info.outputs[0].instance_bytes, 0);
+    pipeline_free(p);
+    /* and of the request's choice, if that is said */
+    p = bound("input { name: 'x' dims: [ -1, 4 ] } " IN("p") OUT("y") OUT("q")
+                  STEPS(A("x", "y") STEP("w", TAKE("p", "p") MAKE("q", "q"))));
+    assert_int_equal(p->info.n_free, 1);
+    assert_int_equal(p->info.free[0].high, 8);
+    assert_int_equal(p->info.inputs[0].instance_bytes, 128);
+    pipeline_free(p);
 }
 
 static void steps_and_levels_are_bounded(void **state)
@@ -183,6 +272,10 @@ int main(void)
         cmocka_unit_test(pipelines_within_are_flat_in_the_end),
         cmocka_unit_test(what_nobody_reads_takes_no_memory),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(sizes_that_requests_choose_go_through_all_steps),
+        cmocka_unit_test(ranges_narrow_each_other),
+        cmocka_unit_test(sizes_that_contradict_are_refused),
+        cmocka_unit_test(instances_are_counted_wherever_they_are),
         cmocka_unit_test(steps_and_levels_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, end);
