@@ -23,6 +23,7 @@ static const struct config_limits default_limits = {
     .frame_bytes = 64 * MIB,
     .inflight_bytes = 1024 * MIB,
     .connection_inflight_bytes = 256 * MIB,
+    .large_inflight_bytes = 128 * MIB,
     .queue_requests = 1024,
     .connections = 4096,
     .output_bytes = 64 * MIB,

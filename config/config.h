@@ -157,6 +157,7 @@ struct config_limits {
     uint32_t address_connections;
     uint32_t address_requests; /* in flight; 0: no limit */
     uint64_t address_inflight_bytes;
+    uint64_t large_inflight_bytes; /* before large messages take turns; 128 MiB. 0: never */
     uint32_t regions;      /* of shared memory; 1024 */
     uint64_t region_bytes; /* in all of them; 1 GiB */
     /* New sizes: engines that wait to be built, and requests that wait for engines. */

@@ -122,6 +122,7 @@ enum {
     X(address_connections, U32, 0, 1 << 20)                                                        \
     X(address_requests, U32, 0, 1 << 30)                                                           \
     X(address_inflight_bytes, BYTES, 0, TERABYTE)                                                  \
+    X(large_inflight_bytes, BYTES, 0, TERABYTE)                                                    \
     X(receive_rate, U32, 0, 1 << 30)                                                               \
     X(regions, U32, 1, 1 << 16)                                                                    \
     X(region_bytes, BYTES, 1, 64 * TERABYTE)                                                       \

@@ -485,6 +485,28 @@ static void host_slab_give(struct session_host *host, struct slab *slab)
     connection_slab_give(connection_of(host), slab);
 }
 
+static void on_turn(struct turn *turn)
+{
+    connection_resume(CONTAINER_OF(turn, struct connection, turn), STOP_TURN);
+}
+
+static bool host_turn(struct session_host *host, struct slab **slab, size_t bytes,
+                      struct turn *turn)
+{
+    struct connection *c = connection_of(host);
+    c->turn.go = on_turn;
+    if (loop_turns_join(c->loop, turn ? turn : &c->turn, slab, bytes))
+        return true;
+    if (!turn)
+        connection_stop(c, STOP_TURN);
+    return false;
+}
+
+static void host_turn_leave(struct session_host *host, struct turn *turn)
+{
+    turns_leave(&connection_of(host)->loop->turns, turn);
+}
+
 static size_t host_queued(struct session_host *host)
 {
     int queued = 0;
@@ -587,6 +609,7 @@ static struct slab *host_reply_take(struct session_host *host, size_t size)
     }
     c->loop->n_backlogs += !c->kept_bytes;
     c->kept_bytes += slab->charge;
+    c->loop->kept_bytes += slab->charge;
     return slab;
 }
 
@@ -594,6 +617,7 @@ static void host_reply_give(struct session_host *host, struct slab *slab)
 {
     struct connection *c = connection_of(host);
     c->kept_bytes -= slab->charge;
+    c->loop->kept_bytes -= slab->charge;
     c->loop->n_backlogs -= !c->kept_bytes;
     slabs_give(c->loop->slabs, slab);
     connection_dirty(c); /* it may be finished */
@@ -627,6 +651,8 @@ static const struct session_host_ops host_ops = {
     .slab_left = host_slab_left,
     .slab_grow = host_slab_grow,
     .slab_give = host_slab_give,
+    .turn = host_turn,
+    .turn_leave = host_turn_leave,
     .queued = host_queued,
     .scratch = host_scratch,
     .frame_limit = host_frame_limit,
@@ -697,6 +723,7 @@ void connection_close(struct connection *c)
     c->phase = CONNECTION_CLOSED;
     exchange_forget(c);
     connection_mark_drop(c);
+    turns_leave(&c->loop->turns, &c->turn);
     uv_close((uv_handle_t *)&c->poll, closed);
 }
 

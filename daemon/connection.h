@@ -14,6 +14,7 @@
  *                 which connections began to wait, and for at most LOOP_MEMORY_WAIT_MS; then every
  *                 request that it keeps is answered, served or refused, before it may wait again
  *   STOP_HOLD     its protocol answers in order: until the request in hand has been answered
+ *   STOP_TURN     several large messages are on their way: until others are done with (turns.h)
  *
  * A connection belongs to its loop's thread. Others refer to it by id, because it may be gone
  * before they answer.
@@ -43,7 +44,7 @@ enum connection_phase {
     CONNECTION_CLOSED,    /* closed; in memory until libuv has let go of its handle */
 };
 
-enum { STOP_CAP = 1, STOP_UNREAD = 2, STOP_MEMORY = 4, STOP_HOLD = 8 };
+enum { STOP_CAP = 1, STOP_UNREAD = 2, STOP_MEMORY = 4, STOP_HOLD = 8, STOP_TURN = 16 };
 
 /* Which of the loop's queues a connection is on. */
 enum connection_queue { QUEUE_NONE, QUEUE_FRESH, QUEUE_BUSY };
@@ -78,6 +79,7 @@ struct connection {
     struct connection *prev_marked, *next_marked;   /* those with a mark */
     size_t mark;           /* bytes that the kernel wakes the loop for; 1: any */
     bool mark_seen, pours; /* the timer has seen the mark; much came in this turn */
+    struct turn turn;      /* for STOP_TURN */
     bool in_vain; /* it has waited in vain: what it keeps is refused now, and waits no more */
     bool in_waiting, in_dirty, in_dying;
     struct connection *next_dirty, *next_dying;
@@ -200,5 +202,7 @@ void connection_mark_drop(struct connection *c);
 /* --- connection_time.c --- */
 
 void connection_tick(struct connection *c, uint64_t now_ms);
+/* Bytes that its peer has not taken for so long, at the last tick. */
+size_t connection_stale(const struct connection *c, uint64_t now_ms, uint64_t long_ms);
 
 #endif

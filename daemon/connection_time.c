@@ -127,3 +127,11 @@ void connection_tick(struct connection *c, uint64_t now_ms)
         tick_read(c, now_ms, limits);
     c->tick_ms = now_ms;
 }
+
+size_t connection_stale(const struct connection *c, uint64_t now_ms, uint64_t long_ms)
+{
+    size_t stale = c->backlog && now_ms - c->backlog_ms >= long_ms ? c->backlog_bytes : 0;
+    if (c->unsent_ms && now_ms - c->unsent_ms >= long_ms)
+        stale += c->kept_bytes;
+    return stale;
+}

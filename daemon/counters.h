@@ -45,6 +45,7 @@
     X(REPLIES_DROPPED, "replies_dropped") /* the connection was gone */                            \
     X(READS_PAUSED, "reads_paused")                                                                \
     X(READS_RESUMED, "reads_resumed")                                                              \
+    X(LARGE_WAITED, "large_waited") /* large messages that waited for others */                    \
     X(TIMEOUT_TOKEN, "timeouts_token") /* strangers who showed no token in time */                 \
     X(TIMEOUT_TLS, "timeouts_tls")     /* handshakes that did not end in time */                   \
     X(TLS_FAILED, "tls_failed")        /* handshakes that failed */                                \

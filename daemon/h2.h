@@ -100,6 +100,7 @@ struct h2_stream {
     struct slab *slab;     /* NULL: nothing of it has come, or */
     const uint8_t *direct; /* all of it lies here, in the bytes that were read */
     bool whole;
+    struct turn turn; /* while it waits, its window stays closed */
     bool placed;                    /* its payload is aligned, or nobody knows where it begins */
     bool ended;                     /* the client sends no more */
     bool discard;                   /* what comes is of no use */

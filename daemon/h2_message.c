@@ -50,8 +50,56 @@ static void slab_give(struct h2_stream *stream)
     s->host->ops->slab_give(s->host, STEAL(stream->slab));
 }
 
+/* Closes the stream's window, without a word: what the peer has been granted may still come. */
+static void window_close(struct h2_stream *stream)
+{
+    nghttp2_session_set_local_window_size(stream->session->ng, NGHTTP2_FLAG_NONE, stream->id, 0);
+}
+
+/* Opens it again, for as much as has come. */
+static void window_open(struct h2_stream *stream)
+{
+    nghttp2_session *ng = stream->session->ng;
+    nghttp2_session_set_local_window_size(ng, NGHTTP2_FLAG_NONE, stream->id, H2_WINDOW);
+    int32_t came = nghttp2_session_get_stream_effective_recv_data_length(ng, stream->id);
+    if (came > 0)
+        nghttp2_submit_window_update(ng, NGHTTP2_FLAG_NONE, stream->id, came);
+}
+
+/* The time of a message that waits for others does not run (connection_time.c). */
+static void on_turn(struct turn *turn)
+{
+    struct h2_stream *stream = CONTAINER_OF(turn, struct h2_stream, turn);
+    partial_set(stream, !stream->whole);
+    window_open(stream);
+    h2_send(stream->session);
+}
+
+/* Several large messages take turns; other calls of the connection go on meanwhile. */
+static void turn_take(struct h2_stream *stream)
+{
+    if (stream->turn.state == TURN_WAITS)
+        return;
+    stream->turn.go = on_turn;
+    if (session_turn(stream->session->host, &stream->slab, stream->have, stream->need,
+                     &stream->turn))
+        return;
+    partial_set(stream, false);
+    window_close(stream);
+}
+
+static void turn_end(struct h2_stream *stream)
+{
+    bool waits = stream->turn.state == TURN_WAITS;
+    if (stream->turn.state)
+        stream->session->host->ops->turn_leave(stream->session->host, &stream->turn);
+    if (waits)
+        window_open(stream); /* the call may bring others */
+}
+
 static void message_forget(struct h2_stream *stream)
 {
+    turn_end(stream);
     stream->n_prefix = 0;
     stream->need = stream->have = 0;
     stream->direct = NULL;
@@ -169,6 +217,7 @@ static bool slab_add(struct h2_stream *stream, const uint8_t *data, size_t size)
                        session_slab_size(stream->session->host, stream->have + size, stream->need)))
             return false;
         payload_place(stream, data, size);
+        turn_take(stream);
         size_t n = MIN(size, stream->slab->size - stream->have);
         if (data != stream->slab->data + stream->have) /* else it was read there */
             memcpy(stream->slab->data + stream->have, data, n);

@@ -248,7 +248,7 @@ static uint64_t tick_ms(const struct loop *loop)
     const struct config_limits *limits = &loop->table->limits;
     uint64_t least =
         MIN(MIN(limits->header_timeout_ms, limits->frame_timeout_ms), limits->idle_timeout_ms);
-    if (loop->waiting || loop->parked ||
+    if (loop->waiting || loop->parked || loop->turns.waiting ||
         atomic_load_explicit(&loop->drain_noted, memory_order_relaxed))
         return TICK_LEAST_MS;
     return MAX(MIN(least / 4, (uint64_t)TICK_MS), (uint64_t)TICK_LEAST_MS);
@@ -258,9 +258,14 @@ static void on_tick(uv_timer_t *timer)
 {
     struct loop *loop = timer->data;
     uint64_t beats = atomic_fetch_add_explicit(&loop->beats, 1, memory_order_relaxed);
-    for (uint32_t i = 0; i < loop->n_slots; i++)
-        if (loop->slots[i].connection)
-            connection_tick(loop->slots[i].connection, uv_now(&loop->uv));
+    loop->stale_bytes = 0;
+    for (uint32_t i = 0; i < loop->n_slots; i++) {
+        struct connection *c = loop->slots[i].connection;
+        if (!c)
+            continue;
+        connection_tick(c, uv_now(&loop->uv));
+        loop->stale_bytes += connection_stale(c, uv_now(&loop->uv), TURNS_STILL_MS);
+    }
     if (beats % TRIM_TICKS == 0 && !engine_device_apart(loop->shared->device))
         slabs_trim(loop->slabs);
     uv_timer_start(timer, on_tick, tick_ms(loop), 0);
@@ -373,6 +378,7 @@ static enum status parts_make(struct loop *loop, struct error *err)
     struct device *device = loop->shared->device;
     const struct slab_memory memory = {slab_alloc, slab_release,
                                        engine_device_apart(device) ? NULL : slab_grow, device};
+    loop->turns.budget = &loop->shared->budget;
     loop->slabs = slabs_new(&memory, &loop->shared->budget, keep_most(loop));
     loop->heads = malloc(LOOP_HEADS);
     if (!loop->slabs || !loop->heads)

@@ -140,6 +140,9 @@ struct loop {
     uint32_t slice_looks; /* calls of loop_slice_over */
     bool slice_over;
     struct connection *waiting; /* for memory; utlist DL */
+    struct turns turns;         /* of large messages */
+    uint64_t kept_bytes;        /* of slabs in which sessions keep replies */
+    uint64_t stale_bytes;       /* of replies that peers were slow to take, at the last tick */
     struct connection *marked;  /* wait for much (connection_pour.c); utlist DL, by next_marked */
     struct connection *dirty;   /* have pieces to write */
     struct connection *dying;   /* to be closed at the end of the turn */
@@ -242,6 +245,8 @@ bool loop_aside(struct loop *loop);
 /* Lets the connection wait for `need` bytes of memory; and ends the wait. */
 void loop_wait_memory(struct loop *loop, struct connection *connection, size_t need);
 void loop_unwait(struct loop *loop, struct connection *connection);
+/* turns_join, by what is on its way now. */
+bool loop_turns_join(struct loop *loop, struct turn *turn, struct slab **slab, uint64_t bytes);
 
 struct connection *loop_connection(const struct loop *loop, uint64_t id);
 /* Gives the connection its id; false: no memory. And takes it back. */

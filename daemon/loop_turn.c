@@ -107,6 +107,36 @@ static void wake_waiting(struct loop *loop)
     }
 }
 
+static void turns_now(const struct loop *loop, struct turns_now *out)
+{
+    uint64_t backlog =
+        atomic_load_explicit(&loop->backlog_bytes, memory_order_relaxed) + loop->kept_bytes;
+    backlog -= MIN(backlog, loop->stale_bytes);
+    *out = (struct turns_now){.most = loop->table->limits.large_inflight_bytes,
+                              .backlog = backlog >= SLAB_GROWN ? backlog : 0,
+                              .ms = uv_now(&loop->uv)};
+}
+
+bool loop_turns_join(struct loop *loop, struct turn *turn, struct slab **slab, uint64_t bytes)
+{
+    struct turns_now now;
+    turns_now(loop, &now);
+    if (turns_join(&loop->turns, turn, slab, bytes, &now))
+        return true;
+    counter_add(&loop->counters, COUNTER_LARGE_WAITED, 1);
+    loop_tick_soon(loop);
+    return false;
+}
+
+static bool turns_take(struct loop *loop)
+{
+    struct turns_now now;
+    if (!loop->turns.waiting)
+        return false;
+    turns_now(loop, &now);
+    return turns_look(&loop->turns, &now);
+}
+
 /* Gives way to loops that find no memory. */
 static void heed(struct loop *loop)
 {
@@ -314,9 +344,12 @@ void loop_turn(struct loop *loop)
         wake_waiting(loop);
     if (loop->parked)
         exchange_shapes_turn(loop);
+    turns_take(loop);
     if (loop->fresh || loop->busy)
         serve(loop, clock_now_ns(), now_ns + LOOP_TURN_NS);
     wrap_up(loop);
+    while (turns_take(loop)) /* what was written now makes room, too */
+        wrap_up(loop);
     bury(loop);
     if (loop->held) /* what connections that ended have kept */
         loop_held_release(loop);

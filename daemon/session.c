@@ -4,7 +4,21 @@
 
 #include <string.h>
 
-enum { FIRST_SLAB = 4 * 1024, BELIEVED_FIRST = 128 * 1024 };
+enum {
+    FIRST_SLAB = 4 * 1024,
+    BELIEVED_FIRST = 128 * 1024,
+    NEARLY_ALL = 1 << 20, /* a message of which less is missing waits for nobody */
+};
+
+/* A message that ends in a slab that grows in its place leaves all those behind that it lay in
+ * before, where they are kept for the next one; so it takes none but those that the next one takes
+ * as well. */
+static size_t few_sizes(size_t size, size_t have)
+{
+    size_t power = (size_t)1 << (63 - __builtin_clzll(size));
+    size_t within = slab_within(power);
+    return within > have ? within : size;
+}
 
 size_t session_slab_size(struct session_host *host, size_t have, size_t need)
 {
@@ -12,7 +26,8 @@ size_t session_slab_size(struct session_host *host, size_t have, size_t need)
     size_t believed = have * (have <= BELIEVED_FIRST ? 4 : 2);
     size_t most = slab_within(4 * came); /* what a size class adds is charged as well */
     size_t room = need > SESSION_LARGE ? need + SLAB_ALIGN : need;
-    return MIN(room, MAX(MIN(MAX(believed, came), most), (size_t)FIRST_SLAB));
+    size_t size = MIN(room, MAX(MIN(MAX(believed, came), most), (size_t)FIRST_SLAB));
+    return room >= SLAB_GROWN && size < SLAB_GROWN ? few_sizes(size, have) : size;
 }
 
 bool session_slab_move(struct session_host *host, struct slab **slab, size_t have, size_t size)
@@ -31,6 +46,15 @@ bool session_slab_move(struct session_host *host, struct slab **slab, size_t hav
     }
     *slab = new;
     return true;
+}
+
+bool session_turn(struct session_host *host, struct slab **slab, size_t have, size_t need,
+                  struct turn *turn)
+{
+    const struct session_host_ops *ops = host->ops;
+    if ((*slab)->charge < SLAB_GROWN || need - have < NEARLY_ALL || !ops->turn)
+        return true;
+    return ops->turn(host, slab, need, turn);
 }
 
 struct slab *session_left_keep(struct session_host *host, const void *data, size_t size)

@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 
 #include "daemon/slab.h"
+#include "daemon/turns.h"
 #include "proto/body.h"
 #include "proto/request.h"
 #include "proto/response.h"
@@ -68,6 +69,11 @@ struct session_host_ops {
      * so, and stays as it was. May itself be NULL. */
     struct slab *(*slab_grow)(struct session_host *host, struct slab *slab, size_t size);
     void (*slab_give)(struct session_host *host, struct slab *slab);
+    /* Whether the large message of `bytes` bytes that lies in *slab may come on (turns.h). False:
+     * the host reads nothing more of the connection until it may, or, if `turn` is not NULL, tells
+     * that turn, which must leave if the message goes first. May itself be NULL: always. */
+    bool (*turn)(struct session_host *host, struct slab **slab, size_t bytes, struct turn *turn);
+    void (*turn_leave)(struct session_host *host, struct turn *turn);
     /* Bytes that have come for this session and have not been read. */
     size_t (*queued)(struct session_host *host);
     /* The scratch that requests are decoded into; one for the loop. */
@@ -117,6 +123,11 @@ struct slab *session_left_keep(struct session_host *host, const void *data, size
 /* Makes *slab (NULL: there is none) one of at least `size` usable bytes that begins with its first
  * `have`. False: there is no memory, and it stays as it was. */
 bool session_slab_move(struct session_host *host, struct slab **slab, size_t have, size_t size);
+
+/* To be called when the message in *slab, of which `have` of `need` bytes are here, has been given
+ * more room: whether it may come on now, see session_host_ops.turn. */
+bool session_turn(struct session_host *host, struct slab **slab, size_t have, size_t need,
+                  struct turn *turn);
 
 enum {
     SESSION_ROOM_MAX = 128 * 1024,

@@ -227,8 +227,12 @@ static void kept_fit(struct session *s)
             kept_move(s, want); /* if not, it stays where it is */
         return;
     }
-    if (s->have == s->need || kept_move(s, want))
+    if (s->have == s->need)
         return;
+    if (kept_move(s, want)) {
+        session_turn(s->host, &s->kept, s->have, s->need, NULL);
+        return;
+    }
     struct slab *old = s->kept;
     size_t have = s->have, need = s->need;
     kept_forget(s);

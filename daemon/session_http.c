@@ -144,6 +144,8 @@ static size_t length_take(struct session *s, const uint8_t *data, size_t size)
         size_t have = s->have + n;
         if (!body_move(s, MAX(session_slab_size(s->host, have, s->need), (size_t)1)))
             body_refuse(s);
+        else
+            session_turn(s->host, &s->body, have, s->need, NULL);
     }
     if (s->ended)
         return 0;

@@ -186,6 +186,8 @@ struct slab *slabs_take(struct slabs *slabs, size_t size, enum slab_use use)
         return NULL;
     }
     slab->next = NULL;
+    slab->large = 0;
+    slab->slow = false;
     size_set(slab, class, 0);
     return slab;
 }
@@ -214,8 +216,24 @@ struct slab *slabs_grow(struct slabs *slabs, struct slab *slab, size_t size, enu
     return grown;
 }
 
-void slab_copy(struct slab *slab, const struct slab *from, size_t have)
+void slab_large(struct budget *budget, struct slab *slab, size_t bytes)
 {
+    account_force(&budget->large, bytes);
+    slab->large = bytes;
+}
+
+void slab_large_drop(struct budget *budget, struct slab *slab)
+{
+    account_sub(&budget->large, slab->large);
+    slab->slow = slab->large;
+    slab->large = 0;
+}
+
+void slab_copy(struct slab *slab, struct slab *from, size_t have)
+{
+    slab->large = from->large;
+    slab->slow = from->slow;
+    from->large = 0;
     size_set(slab, slab->class, slab_lead(from));
     memcpy(slab->data, from->data, have);
 }
@@ -250,6 +268,10 @@ void slabs_give(struct slabs *slabs, struct slab *slab)
     if (!slab)
         return;
     account_sub(&slabs->budget->used, slab->charge);
+    if (slab->large) {
+        account_sub(&slabs->budget->large, slab->large);
+        atomic_fetch_add_explicit(&slabs->budget->large_gone, 1, memory_order_relaxed);
+    }
     /* Other loops cannot use what is kept here, so it leaves them half of the budget. */
     bool much = budget_held(slabs->budget) > limit_of(slabs->budget) / SLAB_KEPT_SHARE;
     bool grows = slabs->memory.grow && slab->charge >= SLAB_GROWN;

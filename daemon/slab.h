@@ -34,6 +34,8 @@ struct budget {
     _Atomic uint64_t limit;
     _Atomic uint64_t used; /* by somebody */
     _Atomic uint64_t held; /* used, or kept for later: taken from the system */
+    _Atomic uint64_t large; /* the sum of large messages (turns.h), */
+    _Atomic uint32_t large_gone; /* and how many have left it */
     /* Rises when a loop finds no room although others keep slabs, which they then let go
      * (slabs_heed). */
     _Atomic uint32_t pressure;
@@ -69,6 +71,8 @@ struct slab {
     uint8_t *data;     /* aligned, unless slab_shift moved it */
     size_t size;       /* usable bytes at data */
     size_t charge;     /* what the budget was charged */
+    size_t large;      /* what it adds to budget.large; 0: it is not in that sum */
+    bool slow;         /* it has left that sum, see turns.h */
     uint32_t class;
     _Alignas(SLAB_ALIGN) uint8_t room[];
 };
@@ -97,8 +101,13 @@ void slabs_give(struct slabs *slabs, struct slab *slab); /* NULL is fine */
 struct slab *slabs_grow(struct slabs *slabs, struct slab *slab, size_t size,
                         enum slab_use use) MUST_USE;
 
-/* Puts the first `have` bytes of another slab there, as far from its beginning. */
-void slab_copy(struct slab *slab, const struct slab *from, size_t have);
+/* Puts the first `have` bytes of another slab there, as far from its beginning; it takes that
+ * slab's place in budget.large. */
+void slab_copy(struct slab *slab, struct slab *from, size_t have);
+/* Adds the slab, with so many bytes, to budget.large, until it is given back. */
+void slab_large(struct budget *budget, struct slab *slab, size_t bytes);
+/* Takes it out of the sum for good, since its message comes slowly. */
+void slab_large_drop(struct budget *budget, struct slab *slab);
 static inline size_t slab_lead(const struct slab *slab)
 {
     return (size_t)(slab->data - slab->room);

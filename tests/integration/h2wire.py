@@ -57,6 +57,7 @@ class Peer:
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=20)
         self.buffer, self.next_id, self.frames = b"", 1, []
+        self.granted, self.poured = {}, {}  # bytes, by stream
         self.send(preface + frame(SETTINGS, payload=settings))
         if preface == PREFACE:
             self.settings = self.read()  # what they allow counts from now on
@@ -87,6 +88,26 @@ class Peer:
             return stream
         return stream, out
 
+    def window(self, stream):
+        """How much more may be sent in a stream, or with stream 0 in all of them, of what `pour`
+        has sent."""
+        first = dict(struct.iter_unpack(">HI", self.settings[3])).get(4, 65535) if stream else 65535
+        return first + self.granted.get(stream, 0) - self.poured.get(stream, 0)
+
+    def pour(self, stream, body, end=True):
+        """Sends data as far as the server grants windows, for which it is waited."""
+        at = 0
+        while at < len(body):
+            n = min(len(body) - at, FRAME, self.window(0), self.window(stream))
+            if n <= 0:
+                self.read()
+                continue
+            at += n
+            for number in (0, stream):
+                self.poured[number] = self.poured.get(number, 0) + n
+            last = END_STREAM if end and at == len(body) else 0
+            self.send(frame(DATA, last, stream, body[at - n:at]))
+
     def read(self):
         """The next frame as (kind, flags, stream, payload); None at the end."""
         try:
@@ -101,6 +122,9 @@ class Peer:
         kind, flags, stream = struct.unpack(">BBI", self.buffer[3:9])
         payload, self.buffer = self.buffer[9:end], self.buffer[end:]
         self.frames.append((kind, flags, stream, payload))
+        if kind == WINDOW:
+            grant = int.from_bytes(payload, "big")
+            self.granted[stream] = self.granted.get(stream, 0) + grant
         return self.frames[-1]
 
     def length(self):
