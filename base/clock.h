@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic time in nanoseconds, and the time of day. */
+/* Monotonic time in nanoseconds, a thread's own time, and the time of day. */
 #ifndef INFERD_BASE_CLOCK_H
 #define INFERD_BASE_CLOCK_H
 
@@ -11,6 +11,9 @@
 
 /* CLOCK_MONOTONIC. */
 uint64_t clock_now_ns(void);
+
+/* The processor's time that the calling thread has used. */
+uint64_t clock_thread_ns(void);
 
 /* Milliseconds since 1970, exact to a few of them (CLOCK_REALTIME_COARSE). */
 uint64_t clock_wall_ms(void);

@@ -7,7 +7,8 @@
  *
  * A description of the whole server costs more the more models there are, and takes the
  * dispatcher's lock. A loop spends at most 1/SHARE of its time on such descriptions: a peer that
- * asks more often gets what was said a moment ago.
+ * asks more often gets what was said a moment ago. The processor's time counts, else a machine that
+ * does much else would make a description cost a hundred times as much, and each of them old.
  */
 #include "daemon/describe.h"
 
@@ -121,8 +122,7 @@ void describe_all(struct connection *c, const struct request *request)
 {
     struct loop *loop = c->loop;
     struct loop_snapshot *snapshot = &loop->snapshots[c->ops->format][snapshot_of(request)];
-    uint64_t begin_ns = clock_now_ns();
-    if (snapshot->size && loop->describe_ns > begin_ns) {
+    if (snapshot->size && loop->describe_ns > clock_now_ns()) {
         const struct message_text kept = {(const char *)snapshot->data, snapshot->size};
         body_send(c, request, STATUS_OK, kept, NULL, NULL);
         return;
@@ -130,12 +130,12 @@ void describe_all(struct connection *c, const struct request *request)
     struct arena *arena = arena_new(ARENA_LIMIT);
     struct message_text wire = {0};
     struct error err;
+    uint64_t begin_ns = clock_thread_ns();
     enum status status = body_build(c, request, arena, &wire, &err);
     if (!status)
         snapshot_keep(snapshot, wire);
-    uint64_t end_ns = clock_now_ns();
-    loop->describe_ns =
-        MAX(loop->describe_ns, end_ns - MIN(end_ns, BURST_NS)) + SHARE * (end_ns - begin_ns);
+    uint64_t now_ns = clock_now_ns(), cost_ns = clock_thread_ns() - begin_ns;
+    loop->describe_ns = MAX(loop->describe_ns, now_ns - MIN(now_ns, BURST_NS)) + SHARE * cost_ns;
     body_send(c, request, status, wire, &err, arena);
 }
 

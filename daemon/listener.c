@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,11 +92,27 @@ static void spare_open(struct listeners *all)
         all->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
+/* Whether a connection waits to be accepted. */
+static bool someone_waits(const struct listener *l)
+{
+    struct pollfd waits = {.fd = l->fd, .events = POLLIN};
+    return poll(&waits, 1, 0) > 0;
+}
+
+static bool anyone_waits(const struct listeners *all)
+{
+    for (uint32_t i = 0; i < all->n; i++)
+        if (someone_waits(&all->items[i]))
+            return true;
+    return false;
+}
+
+/* At the limit a connection is closed for one that waits, and for no other reason. */
 static void pause_over(uv_timer_t *timer)
 {
     struct listeners *all = timer->data;
     spare_open(all);
-    if (at_limit(all->shared)) {
+    if (at_limit(all->shared) && anyone_waits(all)) {
         evict(all->shared);
         uv_timer_start(timer, pause_over, FULL_PAUSE_MS, 0);
     } else if (!watch(all, true)) {
@@ -150,6 +167,8 @@ static bool accept_one(struct listeners *all, struct listener *l)
 {
     struct shared *shared = all->shared;
     if (at_limit(shared)) {
+        if (!someone_waits(l))
+            return false;
         counter_add(&shared->counters, COUNTER_ACCEPT_PAUSED, 1);
         evict(shared);
         accept_pause(all, FULL_PAUSE_MS);

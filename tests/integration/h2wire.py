@@ -7,6 +7,8 @@ import socket
 import struct
 import time
 
+from wire import PATIENCE
+
 DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS, PADDED = 1, 1, 4, 8
 NO_ERROR, PROTOCOL_ERROR, FLOW_CONTROL, REFUSED, CANCEL, CALM = 0, 1, 3, 7, 8, 11
@@ -55,7 +57,7 @@ class Peer:
 
     def __init__(self, address, settings=b"", preface=PREFACE):
         host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE)
         self.buffer, self.next_id, self.frames = b"", 1, []
         self.granted, self.poured = {}, {}  # bytes, by stream
         self.send(preface + frame(SETTINGS, payload=settings))
@@ -130,7 +132,7 @@ class Peer:
     def length(self):
         return int.from_bytes(self.buffer[:3], "big")
 
-    def until(self, wanted, seconds=20):
+    def until(self, wanted, seconds=PATIENCE):
         """The first frame for which `wanted` is true; None: the connection ended before."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -22,9 +22,8 @@ import unittest
 import urllib.request
 
 import wire
-from wire import message
+from wire import PATIENCE, message
 
-START_SECONDS, STOP_SECONDS = 60, 60
 FLOAT, UINT8, INT64 = 1, 2, 7
 
 INFERD, INFERCTL = (os.path.abspath(p) for p in sys.argv[1:3]) if len(sys.argv) > 2 else ("", "")
@@ -134,7 +133,7 @@ def plan(name, batches="1,2,4,8", reference=True):
         done = subprocess.run(
             [INFERCTL, "build", onnx(name), "-o", path, "--batch", batches,
              *(["--reference-only"] if reference else []), "--no-tune", "--threads", "1",
-             "--timing-cache", ""], capture_output=True, text=True, timeout=START_SECONDS,
+             "--timing-cache", ""], capture_output=True, text=True, timeout=PATIENCE,
             check=False)
         if done.returncode != 0:
             raise AssertionError(f"inferctl build {name}: {done.stderr}")
@@ -214,7 +213,7 @@ class Server:
     def shapes(self, model):
         """The dimensions of each input and output, as the model's metadata over HTTP say."""
         with urllib.request.urlopen(f"http://{self.door('http')}/v2/models/{model}",
-                                    timeout=60) as answer:
+                                    timeout=PATIENCE) as answer:
             said = json.load(answer)
         return {t["name"]: list(map(int, t["shape"])) for t in said["inputs"] + said["outputs"]}
 
@@ -223,10 +222,10 @@ class Server:
         return self.addresses[0]
 
     def wait_ready(self):
-        self.wait_log(r"(?m)^ready .*\n", START_SECONDS)  # all are written at once
+        self.wait_log(r"(?m)^ready .*\n", PATIENCE)  # all are written at once
         self.addresses = re.findall(r"(?m)^ready (\S+)$", self.log())
 
-    def wait_log(self, pattern, seconds=20, count=1):
+    def wait_log(self, pattern, seconds=PATIENCE, count=1):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if len(re.findall(pattern, self.log())) >= count:
@@ -244,7 +243,7 @@ class Server:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def wait(self, seconds=STOP_SECONDS):
+    def wait(self, seconds=PATIENCE):
         return self.process.wait(seconds)
 
     def kill(self):
@@ -299,7 +298,7 @@ class Background(threading.Thread):
         except BaseException as failure:
             self.failure = failure
 
-    def finish(self, seconds=60):
+    def finish(self, seconds=PATIENCE):
         self.join(seconds)
         if self.is_alive():
             raise AssertionError("a background thread does not end")
@@ -307,14 +306,14 @@ class Background(threading.Thread):
             raise self.failure
 
 
-def together(count, function, seconds=120):
+def together(count, function, seconds=PATIENCE):
     """Runs function(0) to function(count - 1) at once."""
     threads = [Background(function, i) for i in range(count)]
     for thread in threads:
         thread.finish(seconds)
 
 
-def until(condition, seconds=10):
+def until(condition, seconds=PATIENCE):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -98,7 +98,7 @@ class Axes(harness.Served):
                       "--timing-cache", "", "--batch", "1,4"],
                      ["bench", plan, "--batch", "4", "--seconds", "0.1"], ["run", plan]):
             done = subprocess.run([harness.INFERCTL, *line], capture_output=True, text=True,
-                                  timeout=60, check=False)
+                                  timeout=harness.PATIENCE, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
 
 
@@ -199,7 +199,7 @@ class Wishes(unittest.TestCase):
         path.write_bytes(harness.model(nodes, inputs, outputs))
         done = subprocess.run(
             [harness.INFERCTL, "build", path, "-o", harness.folder() / "wish.plan", "--no-tune",
-             "--timing-cache", "", *options], capture_output=True, text=True, timeout=60,
+             "--timing-cache", "", *options], capture_output=True, text=True, timeout=120,
             check=False)
         return done.returncode, done.stdout + done.stderr
 

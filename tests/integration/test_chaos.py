@@ -27,7 +27,7 @@ class Peer:
     """One connection that sends for a while and, if it stays, waits for all answers."""
 
     def __init__(self, server, rng):
-        self.client, self.rng = server.client(timeout=30), rng
+        self.client, self.rng = server.client(), rng
         self.sent = {}
 
     def infer(self):

@@ -92,7 +92,7 @@ class CheckConfig(unittest.TestCase):
         threads = harness.folder() / "threads.plan"
         subprocess.run([harness.INFERCTL, "build", harness.onnx("copy"), "-o", threads,
                         "--reference-only", "--no-tune", "--threads", "2", "--timing-cache", ""],
-                       check=True, capture_output=True, timeout=60)
+                       check=True, capture_output=True, timeout=harness.PATIENCE)
         wrong = {
             "cut": (corrupt("cut.plan", whole[:len(whole) // 2]), "cut.plan"),
             "bent": (corrupt("bent.plan", whole[:100] + bytes([whole[100] ^ 4]) + whole[101:]),
@@ -184,7 +184,7 @@ class CheckConfig(unittest.TestCase):
                          CACHE_DIRECTORY=str(self.cache)))
             harness.until(lambda: has_child(process.pid))
             process.send_signal(signal.SIGINT)
-            self.assertEqual(process.wait(20), -signal.SIGINT)
+            self.assertEqual(process.wait(harness.PATIENCE), -signal.SIGINT)
             process.stdout.close()
         finally:
             harness.INFERD = real

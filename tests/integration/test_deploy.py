@@ -90,13 +90,13 @@ class Deploy(unittest.TestCase):
                 stdout=log, stderr=log)
         try:
             text = lambda: pathlib.Path(log.name).read_text()
-            harness.until(lambda: "ready " in text() or process.poll() is not None, 60)
+            harness.until(lambda: "ready " in text() or process.poll() is not None)
             self.assertIsNone(process.poll(), text())
             with wire.Client(re.search(r"(?m)^ready (\S+)$", text()).group(1)) as c:
                 reply = c.infer("m", [("x", "FP32", [1, 4], bytes(16))])
                 self.assertEqual(reply.status, wire.OK, reply.message)
             process.terminate()
-            self.assertEqual(process.wait(60), 0, text())
+            self.assertEqual(process.wait(harness.PATIENCE), 0, text())
         finally:
             process.kill()
             process.wait()

@@ -95,7 +95,7 @@ class Files(unittest.TestCase):
         onnx.write_bytes(model)
         done = subprocess.run([harness.INFERCTL, "build", onnx, "-o", plan, "--batch", "1",
                                "--reference-only", "--no-tune", "--threads", "1",
-                               "--timing-cache", ""], capture_output=True, text=True, timeout=60,
+                               "--timing-cache", ""], capture_output=True, text=True, timeout=120,
                               check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return plan
@@ -250,7 +250,7 @@ class Changes(Files):
         models = {f"m{i}": onnx for i in range(8)}  # all of them take many seconds
         s = harness.Server(models, wait=False)
         try:
-            harness.until(lambda: "loader" in self.threads(s), 30)
+            harness.until(lambda: "loader" in self.threads(s))
             time.sleep(0.2)
             start = time.monotonic()
             s.stop()
@@ -304,7 +304,7 @@ class Cache(Files):
     def waits(self, server, plan):
         """Waits until the server has made the key and itself waits for the process that builds the
         plan."""
-        server.wait_log(f"another process writes {plan}: waiting", 30)
+        server.wait_log(f"another process writes {plan}: waiting")
 
     # --- what is kept ---
 
@@ -568,12 +568,12 @@ class Signatures(Files):
 
     def openssl(self, *arguments):
         subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True,
-                       timeout=60)
+                       timeout=harness.PATIENCE)
 
     def sign(self, *files, key="a"):
         return subprocess.run([harness.INFERCTL, "sign", *map(str, files), "--key",
                                str(self.private.get(key, key))], capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=harness.PATIENCE, check=False)
 
     def put(self, name, source, key="a"):
         path = self.folder / name

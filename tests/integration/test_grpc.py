@@ -184,7 +184,7 @@ class Grpc(harness.Served):
         self.client.start_stream(lambda result, error: got.put((result, error)))
         for model, data, name in requests:
             self.client.async_stream_infer(model, [tensor("x", data)], request_id=name)
-        out = [got.get(timeout=60) for _ in range(answers)]
+        out = [got.get(timeout=harness.PATIENCE) for _ in range(answers)]
         self.client.stop_stream()
         return out
 
@@ -252,7 +252,7 @@ class Grpc(harness.Served):
                     client.infer("copy", [tensor("x", SMALL)])
         threads = [harness.Background(work) for _ in range(6)]
         for thread in threads:
-            thread.finish(120)
+            thread.finish()
 
     def test_calls_that_are_cancelled(self):
         x = np.random.rand(8, 1 << 18).astype(np.float32)

@@ -291,7 +291,7 @@ class Http2(harness.Served):
         for begin in (h2.PREFACE[:10], h2.PREFACE + h2.frame(h2.SETTINGS) + b"\0\0",
                       h2.PREFACE + h2.frame(h2.SETTINGS) +
                       h2.frame(h2.HEADERS, 0, 1, h2.block([(":method", "POST")]))):
-            raw = socket.create_connection((host, int(port)), timeout=20)
+            raw = socket.create_connection((host, int(port)), timeout=harness.PATIENCE)
             raw.sendall(begin)
             peers.append(raw)
         for raw in peers:
@@ -346,7 +346,7 @@ class Load(unittest.TestCase):
                 ["h2load", "-n", "4000", "-c", "4", "-m", "32", "-d", body, "-H",
                  "content-type: application/grpc", "-H", "te: trailers",
                  f"http://{address}{h2.INFER}"],
-                capture_output=True, text=True, timeout=120, check=True)
+                capture_output=True, text=True, timeout=harness.PATIENCE, check=True)
             self.assertIn("4000 succeeded, 0 failed, 0 errored, 0 timeout", done.stdout)
             self.assertIn("status codes: 4000 2xx", done.stdout)
             with server.client() as client:

@@ -82,7 +82,7 @@ class Namespaces:
         command = ["unshare", "--net", "--mount"]
         try:
             done = subprocess.run([*command, "sh", "-c", probe], capture_output=True, text=True,
-                                  timeout=20)
+                                  timeout=harness.PATIENCE)
         except OSError as error:
             return str(error)
         if done.returncode:
@@ -93,7 +93,7 @@ class Namespaces:
     @staticmethod
     def ip(*arguments, tool="ip"):
         done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True,
-                              timeout=20)
+                              timeout=harness.PATIENCE)
         if done.returncode:
             raise AssertionError(f"{tool} {arguments}: {done.stderr}")
 
@@ -188,7 +188,7 @@ class Farm(contextlib.ExitStack):
         self.proxy = subprocess.Popen(["haproxy", "-db", "-f", path], stdout=log, stderr=log)
         self.callback(self.proxy.wait, 20)
         self.callback(self.proxy.terminate)
-        harness.until(lambda: self.answers("http"), 20)
+        harness.until(lambda: self.answers("http"))
 
     def answers(self, door):
         try:
@@ -217,7 +217,7 @@ class Load:
 
     def http(self, state):
         if "http" not in state:
-            state["http"] = http.client.HTTPConnection("127.0.0.1", self.front["8000"], timeout=20)
+            state["http"] = http.client.HTTPConnection("127.0.0.1", self.front["8000"], timeout=120)
         body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4],
                                        "data": [1, 1, 1, 1]}]})
         try:
@@ -232,7 +232,7 @@ class Load:
     def framed(self, state):
         try:
             if "framed" not in state:
-                state["framed"] = wire.Client(f"127.0.0.1:{self.front['8003']}", timeout=20)
+                state["framed"] = wire.Client(f"127.0.0.1:{self.front['8003']}")
             reply = state["framed"].infer("m", [("x", "FP32", [1, 4], X4)])
             # a refusal too ends the connection: a new one leads to another host
             assert reply.status == 0, (reply.status, reply.message)
@@ -246,7 +246,7 @@ class Load:
             state["grpc"] = triton.InferenceServerClient(f"127.0.0.1:{self.front['8001']}")
             state["x"] = triton.InferInput("x", [1, 4], "FP32")
             state["x"].set_data_from_numpy(np.ones((1, 4), np.float32))
-        state["grpc"].infer("m", [state["x"]], client_timeout=20)
+        state["grpc"].infer("m", [state["x"]], client_timeout=harness.PATIENCE)
 
     ASK = {"http": http, "framed": framed, "grpc": grpc}
 
@@ -295,7 +295,7 @@ class Scenarios:
     def wait(self, loads, more):
         """Until each has had so many further answers."""
         wanted = {load: load.ok + more for load in loads}
-        harness.until(lambda: all(load.ok >= wanted[load] for load in loads), 60)
+        harness.until(lambda: all(load.ok >= wanted[load] for load in loads))
 
     def test_a_rolling_restart_fails_nothing(self):
         with Farm(self.Place()) as farm:

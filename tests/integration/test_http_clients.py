@@ -150,7 +150,7 @@ class Admin(unittest.TestCase):
     def test_loads_and_unloads(self):
         def token(name, rights):
             made = subprocess.run([harness.INFERCTL, "token", name, "--rights", rights], check=True,
-                                  capture_output=True, text=True, timeout=60).stdout.splitlines()
+                                  capture_output=True, text=True, timeout=120).stdout.splitlines()
             return {"Authorization": f"Bearer {made[0]}"}, made[1]
         boss, first = token("boss", "infer,describe,status,admin")
         team, second = token("team", "infer,describe,status")
@@ -205,7 +205,7 @@ class KServe(Served):
     def ask(self, path, body=None, **fields):
         """As KServe's REST client sends it."""
         asked = urllib.request.Request(f"http://{self.url}/{path}", data=body, headers=fields)
-        with urllib.request.urlopen(asked, timeout=20) as reply:
+        with urllib.request.urlopen(asked, timeout=harness.PATIENCE) as reply:
             return reply.headers, reply.read()
 
     def test_its_calls(self):

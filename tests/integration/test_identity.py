@@ -36,7 +36,7 @@ def make_token(name, *rights):
     """A token, and its line."""
     more = ["--rights", ",".join(rights)] if rights else []
     done = subprocess.run([harness.INFERCTL, "token", name, *more], capture_output=True, text=True,
-                          check=True, timeout=60)
+                          check=True, timeout=harness.PATIENCE)
     return done.stdout.splitlines()
 
 
@@ -55,7 +55,7 @@ def as_somebody(uid, gid, groups, address, *calls):
         script.replace("import json, sys, wire", "import json, sys")
     done = subprocess.run(["/usr/bin/python3", "-c", script, address,
                            json.dumps([(kind, body.hex()) for kind, body in calls])],
-                          capture_output=True, text=True, timeout=60, preexec_fn=drop,
+                          capture_output=True, text=True, timeout=harness.PATIENCE, preexec_fn=drop,
                           check=False, cwd="/")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -391,7 +391,7 @@ class Identity(unittest.TestCase):
 
     def inferctl(self, *args, env=None, code=0):
         done = subprocess.run([harness.INFERCTL, *map(str, args)], capture_output=True, text=True,
-                              timeout=60, check=False, env=dict(os.environ, **(env or {})))
+                              timeout=120, check=False, env=dict(os.environ, **(env or {})))
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stdout + done.stderr
 

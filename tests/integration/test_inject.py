@@ -168,7 +168,7 @@ class Injection(unittest.TestCase):
         plans["digits"] = harness.folder() / "digits.plan"
         subprocess.run([harness.INFERCTL, "build", f"{MODELS}/digits.onnx", "-o", plans["digits"],
                         "--batch", "1,4", "--no-tune", "--threads", "1", "--timing-cache", ""],
-                       check=True, capture_output=True, timeout=60)
+                       check=True, capture_output=True, timeout=harness.PATIENCE)
         more = [wire.infer_body("digits", [("image", "FP32", [n, 1, 8, 8], bytes(256 * n))])
                 for n in (1, 3)]
         sweep = Sweep(plans, abort_while_serving=True, more=more)

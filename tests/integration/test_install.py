@@ -58,13 +58,13 @@ class Install(unittest.TestCase):
         folder = self.find("share/inferd/proto/inferd.proto").parent
         done = subprocess.run(["protoc", f"-I{folder}", "--descriptor_set_out=/dev/null",
                                "inferd.proto", "inference.proto"], capture_output=True, text=True,
-                              timeout=30, check=False)
+                              timeout=120, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_programs_run(self):
         for program in ("bin/inferd", "bin/inferctl"):
             done = subprocess.run([self.find(program), "--version"], capture_output=True,
-                                  text=True, timeout=30, check=False)
+                                  text=True, timeout=120, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex(done.stdout, r"\d+\.\d+\.\d+")
 
@@ -84,7 +84,7 @@ class Install(unittest.TestCase):
     def test_the_configuration_is_in_order(self):
         done = subprocess.run([self.find("bin/inferd"), "--check-config", "--config",
                                self.find("inferd.yaml")], capture_output=True, text=True,
-                              timeout=30, check=False)
+                              timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 
 

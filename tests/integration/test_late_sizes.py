@@ -403,7 +403,7 @@ class Refused(unittest.TestCase):
         onnx.save(model, path)
         done = subprocess.run(
             [harness.INFERCTL, "build", path, "-o", harness.folder() / "no.plan", "--no-tune",
-             "--timing-cache", ""], capture_output=True, text=True, timeout=60, check=False)
+             "--timing-cache", ""], capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 1, done.stderr)
         for word in words:
             self.assertIn(word, done.stderr)

@@ -57,7 +57,7 @@ class Manager:
         with self.lock:
             return sum(text in m for _, m in self.messages)
 
-    def wait(self, text, seconds=20, count=1):
+    def wait(self, text, seconds=harness.PATIENCE, count=1):
         harness.until(lambda: self.count(text) >= count, seconds)
 
 
@@ -184,7 +184,7 @@ class Lifecycle(unittest.TestCase):
             s.wait_log("not ready any more")
             time.sleep(1.1)  # else the two count as one
             s.signal(signal.SIGTERM)
-            self.assertEqual(s.wait(20), 0)
+            self.assertEqual(s.wait(), 0)
 
     def test_r24_the_drain_time_is_kept(self):
         with harness.Server(models(), {"device": "fault", "drain_timeout_ms": 300},
@@ -192,14 +192,14 @@ class Lifecycle(unittest.TestCase):
                                      INFERD_FAULT_SCRIPT="on=cpu;launch:delay=10s")) as s:
             with s.client() as client:
                 client.start(wire.INFER, copy_body())
-                time.sleep(0.2)
+                harness.until_in_flight(s, 1)
                 s.signal(signal.SIGTERM)
                 begin = time.monotonic()
                 reply = client.receive()
                 self.assertEqual(reply.status, wire.UNAVAILABLE)
                 self.assertIn("may have been executed", reply.message)
                 self.assertEqual(s.wait(), 1)
-                self.assertLess(time.monotonic() - begin, 3)
+                self.assertLess(time.monotonic() - begin, 8)
                 s.stop(code=1)
                 self.assertIn("not everything could be answered", s.log())
             s.process.returncode = 0  # the exit code has been checked
@@ -242,7 +242,7 @@ class Lifecycle(unittest.TestCase):
         return path
 
     def exit_of_status(self, server):
-        return subprocess.run([harness.INFERCTL, "status", server.address], timeout=30,
+        return subprocess.run([harness.INFERCTL, "status", server.address], timeout=120,
                               capture_output=True, check=False).returncode
 
     def test_not_ready_while_a_named_model_is_missing(self):
@@ -305,7 +305,7 @@ class Lifecycle(unittest.TestCase):
 
     def test_a_device_that_cannot_be_opened_is_one_line(self):
         done = subprocess.run([harness.INFERD, "--device", "cuda:99", "--listen", "127.0.0.1:0"],
-                              capture_output=True, text=True, timeout=30, check=False)
+                              capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stderr, r"\A\S+ inferd: error: [^\n]*(CUDA|cuda)[^\n]*\n\Z")
 
@@ -429,14 +429,14 @@ class Lifecycle(unittest.TestCase):
                                    env=dict(os.environ, INFERD_REFERENCE_KERNELS="1"),
                                    stderr=theirs, stdin=subprocess.DEVNULL)
         try:
-            ours.settimeout(harness.START_SECONDS)
+            ours.settimeout(harness.PATIENCE)
             theirs.close()
             while not (written := ours.recv(1 << 16).decode()).startswith("ready "):
                 self.assertTrue(written, "it has ended")
             self.assertEqual(re.findall(r"(?m)^ready \S+( \(\w+\))?$", written),
                              ["", " (http)", " (grpc)"])
             process.send_signal(signal.SIGTERM)
-            self.assertEqual(process.wait(harness.STOP_SECONDS), 0)
+            self.assertEqual(process.wait(harness.PATIENCE), 0)
         finally:
             process.kill()
             process.wait()
@@ -450,7 +450,7 @@ class Lifecycle(unittest.TestCase):
             self.assertLessEqual(set(hosts), {"127.0.0.1", "[::1]"})
             port = s.addresses[0].rsplit(":", 1)[1]
             for address in (*s.addresses, f"localhost:{port}"):
-                done = subprocess.run([harness.INFERCTL, "status", address], timeout=30,
+                done = subprocess.run([harness.INFERCTL, "status", address], timeout=120,
                                       capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, done.stderr)
             # A reload looks up no names: a name that cannot be found would fail it, and a lookup
@@ -465,7 +465,7 @@ class Lifecycle(unittest.TestCase):
         with harness.Server(models(), {"listen": {"framed": ["[::1]:0"]}}) as s:
             port = s.address.rsplit(":", 1)[1]  # 127.0.0.1 comes first, and refuses
             done = subprocess.run([harness.INFERCTL, "load", f"localhost:{port}", "--model", "copy",
-                                   "--seconds", "0.2"], timeout=30, capture_output=True, text=True,
+                                   "--seconds", "0.2"], timeout=120, capture_output=True, text=True,
                                   check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
 
@@ -474,7 +474,7 @@ class Lifecycle(unittest.TestCase):
         s = harness.Server(models(), {"listen": {"framed": [name]}}, wait=False)
         self.assertEqual(s.wait(), 1)
         self.assertIn(f'address "{name[:80]}"', s.log())
-        done = subprocess.run([harness.INFERCTL, "status", name], timeout=30, capture_output=True,
+        done = subprocess.run([harness.INFERCTL, "status", name], timeout=120, capture_output=True,
                               text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("no-such-", done.stderr)
@@ -489,7 +489,7 @@ class Lifecycle(unittest.TestCase):
 
     def run_inferd(self, *arguments):
         return subprocess.run([harness.INFERD, *map(str, arguments)], capture_output=True,
-                              text=True, timeout=30, check=False)
+                              text=True, timeout=harness.PATIENCE, check=False)
 
     def test_command_line(self):
         done = self.run_inferd("--help")

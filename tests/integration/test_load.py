@@ -62,7 +62,7 @@ def digits_answers(plan, n):
             harness.constant("image", harness.FLOAT, [1, 1, 8, 8], image))
         subprocess.run([harness.INFERCTL, "run", plan, "--input", f"image={folder}/in.pb",
                         "--reference-only", "--threads", "1", "--output", folder], check=True,
-                       stdout=subprocess.DEVNULL, timeout=60)
+                       stdout=subprocess.DEVNULL, timeout=harness.PATIENCE)
         pairs.append((image, (folder / "probabilities.npy").read_bytes()[-40:]))
     return pairs
 
@@ -191,7 +191,7 @@ class Waiting:
     requests of this kind in the test are fewer than a batch can hold."""
 
     def __init__(self, address):
-        self.client, self.sent = wire.Client(address, timeout=60), {}
+        self.client, self.sent = wire.Client(address), {}
         for i in range(2):
             data = struct.pack("<4f", *range(i, i + 4))
             body = wire.infer_body("patient", [("x", "FP32", [1, 4], data)])
@@ -294,8 +294,8 @@ class Operator:
             step()
         self.server.signal(signal.SIGHUP)
         self.done, self.failed = self.done + good, self.failed + (not good)
-        self.server.wait_log(r"\breloaded\b", 60, self.done)
-        self.server.wait_log("reload failed", 60, self.failed)
+        self.server.wait_log(r"\breloaded\b", count=self.done)
+        self.server.wait_log("reload failed", count=self.failed)
 
     def run(self, stop):
         while not stop.wait(0.3):
@@ -333,7 +333,7 @@ def served(repository):
 class Load(unittest.TestCase):
     def finish(self, jobs):
         for job in jobs:
-            job.thread.finish(120)
+            job.thread.finish()
 
     def test_r24_all_at_once_and_a_drain_in_the_middle(self):
         repository = pathlib.Path(tempfile.mkdtemp(dir=harness.folder()))
@@ -392,7 +392,7 @@ class Load(unittest.TestCase):
                      Program(path, 60, "--model", "copy", "--rate", 200)]
         jobs = [Job(path if i % 3 == 2 else s.address, requests, through_the_drain, 100 + i, stop,
                     others=GONE) for i in range(6)]
-        harness.until(lambda: sum(j.counts[wire.OK] for j in jobs) > 300, 30)
+        harness.until(lambda: sum(j.counts[wire.OK] for j in jobs) > 300)
         s.signal(signal.SIGHUP)
         stop.set()
         s.signal(signal.SIGTERM)

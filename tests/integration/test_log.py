@@ -17,7 +17,7 @@ class Log(unittest.TestCase):
         server.write_config()
         server.signal(signal.SIGHUP)
         with server.client() as client:
-            harness.until(lambda: client.counters().get("reloads", 0) == n, 20)
+            harness.until(lambda: client.counters().get("reloads", 0) == n)
 
     def test_a_reload_changes_levels_and_format(self):
         with harness.Server({"copy": harness.plan("copy")}, {"log_level": "warning"}) as server:

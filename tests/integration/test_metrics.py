@@ -48,7 +48,7 @@ def monitor(server):
 
 def get(server, path="/metrics", headers=None):
     request = urllib.request.Request(f"http://{monitor(server)}{path}", headers=headers or {})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=harness.PATIENCE) as answer:
         return answer.read().decode()
 
 
@@ -178,7 +178,7 @@ class Metrics(unittest.TestCase):
                     s = read_samples(get(server))
                     return (value(s, "nv_inference_pending_request_count", **copy) == 2 and
                             value(s, "inferd_queue_age_seconds", **copy) > 1)
-                harness.until(waiting, 3)
+                harness.until(waiting)
                 s = read_samples(get(server))
                 self.assertEqual(value(s, "inferd_model_refused_requests_total",
                                        cause="queue_full", **copy), 2)
@@ -218,7 +218,7 @@ class Metrics(unittest.TestCase):
 
             def check(path):
                 done = subprocess.run(["promtool", "check", "metrics"], input=get(server, path),
-                                      text=True, capture_output=True, timeout=60, check=False)
+                                      text=True, capture_output=True, timeout=120, check=False)
                 return done.returncode, (done.stdout + done.stderr).split("\n")
             self.assertEqual(check("/metrics?collect[]=inferd"), (0, [""]))
             code, lines = check("/metrics")
@@ -283,7 +283,7 @@ class Visitors(unittest.TestCase):
                     self.assertEqual(crowd[79].recv(1), b"")
                 with server.client() as client:
                     self.assertEqual(infer(client).status, 0)
-            harness.until(lambda: self.answers(server), 10)
+            harness.until(lambda: self.answers(server))
 
     def answers(self, server):
         try:
@@ -335,7 +335,7 @@ class Visitors(unittest.TestCase):
     def test_r16_tokens(self):
         def make(name, *rights):
             done = subprocess.run([harness.INFERCTL, "token", name, "--rights", ",".join(rights)],
-                                  capture_output=True, text=True, check=True, timeout=60)
+                                  capture_output=True, text=True, check=True, timeout=120)
             return done.stdout.splitlines()
         with tempfile.TemporaryDirectory(dir=harness.folder()) as folder:
             viewer, team = make("viewer", "status"), make("team", "infer", "describe")
@@ -400,7 +400,7 @@ class Prometheus(unittest.TestCase):
                             rows = json.load(answer)["data"]["result"]
                             return [float(row["value"][1]) for row in rows]
                     return None
-                harness.until(lambda: ask("nv_inference_request_success") == [7], 60)
+                harness.until(lambda: ask("nv_inference_request_success") == [7])
                 self.assertEqual(ask("up"), [1])
                 self.assertEqual(ask("inferd_request_duration_seconds_count"), [7])
                 # a quantile over all instances, as a board asks for it
@@ -409,7 +409,7 @@ class Prometheus(unittest.TestCase):
                 self.assertGreater(quantile[0], 0)
             finally:
                 process.terminate()
-                process.wait(30)
+                process.wait(harness.PATIENCE)
 
     def test_rules(self):
         if not shutil.which("promtool"):
@@ -417,7 +417,7 @@ class Prometheus(unittest.TestCase):
         for command in (["check", "rules", "inferd.rules.yml"],
                         ["test", "rules", "inferd.rules.test.yml"]):
             done = subprocess.run(["promtool", *command], cwd=DEPLOY, text=True,
-                                  capture_output=True, timeout=60, check=False)
+                                  capture_output=True, timeout=harness.PATIENCE, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_board_and_rules_ask_for_what_there_is(self):

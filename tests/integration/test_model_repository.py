@@ -331,7 +331,7 @@ class Explicit(unittest.TestCase):
         while not (found := re.search(r"(?m)^ready (\S+) \(http\)$", server.log())):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
-        connection = http.client.HTTPConnection(found[1], timeout=60)
+        connection = http.client.HTTPConnection(found[1], timeout=harness.PATIENCE)
         with contextlib.closing(connection):
             connection.request("POST", path, body)
             reply = connection.getresponse()
@@ -389,7 +389,7 @@ class Explicit(unittest.TestCase):
                 return text
 
             def told():
-                connection = http.client.HTTPConnection(s.door("http"), timeout=60)
+                connection = http.client.HTTPConnection(s.door("http"), timeout=harness.PATIENCE)
                 with contextlib.closing(connection):
                     connection.request("GET", "/v2/models/a/config")
                     return json.loads(connection.getresponse().read())
@@ -566,7 +566,7 @@ class Cycles(unittest.TestCase):
             def reload():
                 done = c.counters()["reloads"]
                 s.signal(signal.SIGHUP)
-                harness.until(lambda: c.counters()["reloads"] > done, 20)
+                harness.until(lambda: c.counters()["reloads"] > done)
 
             before = None
             for i in range(1000):

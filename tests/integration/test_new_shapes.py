@@ -123,7 +123,7 @@ class Waiting(harness.Served):
             client.start(wire.CANCEL, wire.message((1, number)))
             statuses = sorted(client.receive().status for _ in range(2))
             self.assertIn(statuses, ([wire.OK, wire.OK], [wire.OK, wire.CANCELLED]))
-            harness.until(lambda: wire.one(client.call(wire.STATUS).body, 9, 0) == 1, 60)
+            harness.until(lambda: wire.one(client.call(wire.STATUS).body, 9, 0) == 1)
             for seq in (51, 52, 53):
                 self.assertEqual(ask(client, seq).status, wire.OK)
 
@@ -139,7 +139,7 @@ class Waiting(harness.Served):
                     if reply.status != wire.OK:
                         wrong.append(reply.message)
         background = harness.Background(seen)
-        with self.server.client(timeout=60) as client:
+        with self.server.client() as client:
             begun = time.monotonic()
             for seq in range(60, 66):
                 self.assertEqual(ask(client, seq).status, wire.OK)
@@ -150,7 +150,7 @@ class Waiting(harness.Served):
         self.assertLess(slowest[0], took / 2)  # no seen size has waited for several new ones
 
     def test_large_ones_wait_too_as_json_as_well(self):
-        with self.server.client(timeout=60) as client:
+        with self.server.client() as client:
             self.assertEqual(ask(client, 3999, 4).status, wire.OK)
         seq, where = 3500, self.server.door("http")
         inputs = [{"name": name, "datatype": kind, "shape": shape,
@@ -158,7 +158,7 @@ class Waiting(harness.Served):
                   for name, kind, shape, data in given(seq)]
         request = urllib.request.Request(f"http://{where}/v2/models/seq/infer",
                                          json.dumps({"inputs": inputs}).encode())
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=harness.PATIENCE) as answer:
             y = {o["name"]: o["data"] for o in json.load(answer)["outputs"]}["y"]
         self.assertEqual(y, [a + b for a, b in zip(inputs[0]["data"], inputs[1]["data"])])
 
@@ -182,20 +182,20 @@ class Refusing(harness.Served):
 
 class FallingBack(unittest.TestCase):
     def test_requests_run_on_the_cpu_until_the_engine_is_there(self):
-        with serve("fallback", device="fault") as server, server.client(timeout=60) as client:
+        with serve("fallback", device="fault") as server, server.client() as client:
             for seq in range(30, 50):  # a loop that gets no time may find the engine at once
                 self.assertEqual(ask(client, seq).status, wire.OK)
                 if client.counters()["shape_fallbacks"]:
                     break
             built = client.counters()["shapes_built"]
-            harness.until(lambda: client.counters()["shapes_built"] >= max(built, 1), 60)
+            harness.until(lambda: client.counters()["shapes_built"] >= max(built, 1))
             self.assertEqual(ask(client, 30).status, wire.OK)
             counters = client.counters()
             self.assertGreaterEqual(counters["shape_fallbacks"], 1)
             self.assertGreaterEqual(counters["shape_hits"], 1)
 
     def test_where_the_cpu_is_the_device_they_wait(self):
-        with serve("fallback") as server, server.client(timeout=60) as client:
+        with serve("fallback") as server, server.client() as client:
             self.assertEqual(ask(client, 30).status, wire.OK)
             self.assertEqual(client.counters()["shape_fallbacks"], 0)
             self.assertEqual(len(kept(server)), 1)
@@ -219,7 +219,7 @@ class Nothing(unittest.TestCase):
 
 class Bounds(unittest.TestCase):
     def test_the_least_used_makes_room_also_on_disk(self):
-        with serve("wait", shape_engines=2) as server, server.client(timeout=60) as client:
+        with serve("wait", shape_engines=2) as server, server.client() as client:
             for seq in (20, 21, 20, 22, 20):
                 self.assertEqual(ask(client, seq).status, wire.OK)
             counters = client.counters()
@@ -245,13 +245,13 @@ class Bounds(unittest.TestCase):
     def test_many_sizes_at_once_cost_bounded_work(self):
         limits = {"shape_builds": 4, "shape_requests": 6}
         with serve("wait", limits, shape_engines=4) as server:
-            with server.client(timeout=60) as bomb, server.client(timeout=60) as other:
+            with server.client() as bomb, server.client() as other:
                 for seq in range(200, 600):
                     bomb.start(wire.INFER, wire.infer_body("seq", given(seq)))
                 begun = time.monotonic()
                 for _ in range(20):
                     self.assertEqual(ask(other, 8).status, wire.OK)
-                self.assertLess(time.monotonic() - begun, 20)
+                self.assertLess(time.monotonic() - begun, 60)
                 statuses = [bomb.receive().status for _ in range(400)]
                 self.assertLessEqual(set(statuses), {wire.OK, FULL})
                 self.assertGreater(statuses.count(FULL), 300)
@@ -293,12 +293,12 @@ class Lasting(unittest.TestCase):
             self.assertEqual((counters["shapes_loaded"], counters["shapes_built"]), (0, 2))
 
     def test_a_reload_keeps_engines_and_changes_what_is_done(self):
-        with serve("wait") as server, server.client(timeout=60) as client:
+        with serve("wait") as server, server.client() as client:
             self.assertEqual(ask(client, 9).status, wire.OK)
             server.models["seq"]["on_new_shape"] = "refuse"
             server.write_config()
             server.signal(signal.SIGHUP)
-            server.wait_log("reloaded: ", 60)
+            server.wait_log("reloaded: ")
             self.assertEqual(ask(client, 9).status, wire.OK)
             self.assertEqual(ask(client, 10).status, UNAVAILABLE)
             until_answered(client, 10)
@@ -307,23 +307,23 @@ class Lasting(unittest.TestCase):
             server.models["seq"]["queue_limit"] = 7
             server.write_config()
             server.signal(signal.SIGHUP)
-            server.wait_log("reloaded: ", 60, count=2)
+            server.wait_log("reloaded: ", count=2)
             until_answered(client, 9)
             self.assertEqual(client.counters()["shapes_loaded"], 1)
 
     def test_the_model_may_go_while_its_engine_is_built_or_used(self):
-        with serve("wait") as server, server.client(timeout=60) as client:
+        with serve("wait") as server, server.client() as client:
             for round_ in range(2):
                 for seq in (40 + round_, 50 + round_):
                     client.start(wire.INFER, wire.infer_body("seq", given(seq)))
                 server.models["seq"]["profiles"] = [f"seq=3,{7 - round_}"]
                 server.write_config()
                 server.signal(signal.SIGHUP)
-                server.wait_log("reloaded: ", 60, count=round_ + 1)
+                server.wait_log("reloaded: ", count=round_ + 1)
                 self.assertEqual({client.receive().status for _ in range(2)}, {wire.OK})
 
     def test_who_waits_hears_of_the_end(self):
-        with serve("wait") as server, server.client(timeout=60) as client:
+        with serve("wait") as server, server.client() as client:
             for seq in range(70, 74):
                 client.start(wire.INFER, wire.infer_body("seq", given(seq)))
             harness.until(lambda: "building a plan" in server.log() or True)
@@ -366,7 +366,7 @@ class BesideOnnxruntime(harness.Served):
 
     def test_a_thousand_requests_agree(self):
         rng = shapes.np.random.default_rng(2)
-        with self.server.client(timeout=60) as client:
+        with self.server.client() as client:
             for i in range(1000):
                 name = ("encoder", "convolutions")[i % 2]
                 self.check(client, name, self.feeds(rng, name))

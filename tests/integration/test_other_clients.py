@@ -30,7 +30,7 @@ def why_no_analyzer():
     if not ANALYZER:
         return "perf_analyzer is not here"
     done = subprocess.run([ANALYZER, "--version"], env=LIBRARIES, capture_output=True, text=True,
-                          timeout=60, check=False)
+                          timeout=harness.PATIENCE, check=False)
     return f"perf_analyzer does not start: {done.stderr.strip()}" if done.returncode else None
 
 
@@ -122,7 +122,7 @@ class PerfAnalyzer(Doors):
 
     def test_hears_of_a_model_that_is_not_there(self):
         done = subprocess.run([ANALYZER, "-m", "absent", "-u", self.doors["grpc"], "-i", "grpc"],
-                              env=LIBRARIES, capture_output=True, text=True, timeout=60,
+                              env=LIBRARIES, capture_output=True, text=True, timeout=120,
                               check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("absent", done.stdout + done.stderr)

@@ -29,7 +29,7 @@ def doors(port=0, **more):
 
 
 def ask(server, path):
-    connection = http.client.HTTPConnection(address(server), timeout=20)
+    connection = http.client.HTTPConnection(address(server), timeout=harness.PATIENCE)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -136,7 +136,7 @@ class WithoutBrowser(unittest.TestCase):
                 return json.loads(re.search(r'id="points">(.*?)</script>', text).group(1)), text
             with server.client() as client:
                 infer(client)
-                harness.until(lambda: points("/")[0]["next"] >= 3, 20)
+                harness.until(lambda: points("/")[0]["next"] >= 3)
                 whole, page = points("/")
                 part, text = points("/?since=2")
                 lives = re.findall(r'id="([\w-]+)" data-live', page)

@@ -144,7 +144,7 @@ def door(server, name):
 
 
 def http_call(server, path, body=None, method=None, kind="http"):
-    connection = http.client.HTTPConnection(door(server, kind), timeout=20)
+    connection = http.client.HTTPConnection(door(server, kind), timeout=harness.PATIENCE)
     with contextlib.closing(connection):
         data = None if body is None else json.dumps(body)
         connection.request(method or ("GET" if body is None else "POST"), path, data)

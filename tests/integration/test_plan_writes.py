@@ -44,7 +44,7 @@ def build(model, plan, prefix=(), *more):
     return subprocess.run(
         [*prefix, harness.INFERCTL, "build", harness.onnx(model), "-o", plan, "--batch", "1,2",
          "--reference-only", "--threads", "1", "--timing-cache", plan.with_suffix(".times"),
-         *more], capture_output=True, text=True, timeout=60, check=False,
+         *more], capture_output=True, text=True, timeout=harness.PATIENCE, check=False,
         env={**os.environ, **NO_LEAKS})
 
 
@@ -67,7 +67,7 @@ class PlanWrites(unittest.TestCase):
     def digest(self):
         """The digest of the model that the plan was made of; reading the plan checks all of it."""
         done = subprocess.run([harness.INFERCTL, "inspect", self.plan, "--json"],
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["model_digest"]
 
@@ -149,7 +149,7 @@ class PlanWrites(unittest.TestCase):
                   f'"{self.folder}/copy.plan" && ls -A "$0"')
         done = subprocess.run([*self.tmpfs(disk, "64k"), "sh", "-c", script, disk,
                                harness.INFERCTL, f"{MODELS}/digits.onnx"], capture_output=True,
-                              text=True, timeout=60, check=False)
+                              text=True, timeout=harness.PATIENCE, check=False)
         self.assertEqual((done.returncode, done.stdout), (0, "m.plan\n"), done.stderr)
         self.assertRegex(done.stderr, r"\Ainferctl build: [^\n]*No space left on device\n\Z")
 
@@ -187,7 +187,7 @@ class PlanWrites(unittest.TestCase):
             s = serve([SYSCALLS, "kill", self.folder / "hit", numbers(WRITES), str(k)], env=env,
                       wait=False)
             while s.process.poll() is None and "\nready " not in s.log():
-                harness.until(lambda: s.process.poll() is not None or "\nready " in s.log(), 60)
+                harness.until(lambda: s.process.poll() is not None or "\nready " in s.log())
             s.kill()
             with serve() as s, s.client() as client:
                 self.assertEqual(client.call(wire.INFER, body).status, wire.OK, f"call {k}")

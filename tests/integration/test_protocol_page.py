@@ -30,11 +30,11 @@ class ProtocolPage(unittest.TestCase):
             with serving.inferd(INFERD, f"digits={plan}") as address:
                 host, port = address.rsplit(":", 1)
                 done = subprocess.run([sys.executable, client, host, port], capture_output=True,
-                                      text=True, timeout=30, check=False)
+                                      text=True, timeout=120, check=False)
                 wrong = client.with_name("wrong.py")
                 wrong.write_text(programs[0].replace('b"digits"', 'b"nothing"'))
                 refused = subprocess.run([sys.executable, wrong, host, port], capture_output=True,
-                                         text=True, timeout=30, check=False)
+                                         text=True, timeout=120, check=False)
         self.assertEqual((done.stderr, done.returncode), ("", 0))
         match = re.fullmatch(r"id 42 probabilities \((.*)\)\n", done.stdout)
         self.assertIsNotNone(match, done.stdout)

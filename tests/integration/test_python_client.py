@@ -238,11 +238,11 @@ class Package(unittest.TestCase):
         shutil.copytree(PACKAGE, work / "source")
         pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w",
-                        work, work / "source"], check=True, timeout=120)
+                        work, work / "source"], check=True, timeout=harness.PATIENCE)
         wheel, = work.glob("*.whl")
         self.assertRegex(wheel.name, r"^inferd_client-[0-9.]+-py3-none-any\.whl$")
         subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", work / "site",
-                        wheel], check=True, timeout=120)
+                        wheel], check=True, timeout=harness.PATIENCE)
         self.assertTrue((work / "site" / "inferd_client" / "py.typed").exists())
         program = ("import sys, numpy, inferd_client as i\n"
                    "assert sys.argv[2] in i.__file__, i.__file__\n"
@@ -252,7 +252,7 @@ class Package(unittest.TestCase):
             done = subprocess.run(
                 [sys.executable, "-W", "error", "-c", program, s.address, str(work)],
                 env=dict(os.environ, PYTHONPATH=str(work / "site")), capture_output=True,
-                text=True, timeout=60, check=False)
+                text=True, timeout=harness.PATIENCE, check=False)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "4.0\n", ""))
 
 

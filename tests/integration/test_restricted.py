@@ -60,7 +60,7 @@ class Restricted(unittest.TestCase):
         digits.split(pathlib.Path(ROOT, "models"), self.root)
         done = subprocess.run([INFERCTL, "infer", address, "--model", "digits", "--input",
                                f"image={self.root}/000.npy", "--output", self.root / "out", *more],
-                              capture_output=True, text=True, check=False, timeout=60)
+                              capture_output=True, text=True, check=False, timeout=120)
         self.assertEqual((done.stderr, done.returncode), ("", 0))
         _, labels = digits.npy_read(pathlib.Path(ROOT, "models/digits_test_labels.npy"), "|u1")
         _, p = digits.npy_read(self.root / "out/probabilities.npy", "<f4")
@@ -80,7 +80,7 @@ class Restricted(unittest.TestCase):
     def test_a_token_is_asked_for(self):
         token = self.root / "app.token"
         line = subprocess.run([INFERCTL, "token", "app", "--rights", "infer,describe", "--output",
-                               token], check=True, capture_output=True, timeout=60).stdout
+                               token], check=True, capture_output=True, timeout=120).stdout
         credentials = self.root / "credentials"
         credentials.mkdir()
         (credentials / "inferd.tokens").write_bytes(line)
@@ -94,7 +94,7 @@ class Restricted(unittest.TestCase):
         with serving.inferd(*command, env=env) as address:
             self.infer(address, "--token-file", token)
             done = subprocess.run([INFERCTL, "infer", address, "--model", "digits"],
-                                  capture_output=True, text=True, check=False, timeout=60)
+                                  capture_output=True, text=True, check=False, timeout=120)
             self.assertEqual(done.returncode, 1)
             self.assertIn("a token is needed for this", done.stderr)
 
@@ -113,7 +113,7 @@ class Restricted(unittest.TestCase):
                                 ("metrics", b"process_resident_memory_bytes"),
                                 ("model/digits/1", b"</html>")):
                 url = f"http://127.0.0.1:{port}/{path}"
-                with urllib.request.urlopen(url, timeout=20) as answer:
+                with urllib.request.urlopen(url, timeout=120) as answer:
                     self.assertIn(words, answer.read())
         self.assertIn('"compute"', (self.root / "cache/trace.json").read_text())
 
@@ -135,7 +135,7 @@ class Restricted(unittest.TestCase):
         done = subprocess.run(
             self.restricted(self.root / "inferd", "--config", config, "--listen", "127.0.0.1:0",
                             f"m={self.root}/tries.onnx"),
-            env=env, capture_output=True, text=True, timeout=60, check=False)
+            env=env, capture_output=True, text=True, timeout=120, check=False)
         self.assertIn("build: kill the parent: refused", done.stderr)
         self.assertNotIn(": DONE", done.stderr)
         self.assertEqual(has_landlock(), "Landlock is not available" not in done.stderr)

@@ -24,7 +24,7 @@ from wire import message
 KIB, MIB = 1 << 10, 1 << 20
 WIDTH = 1 << 16  # 256 KiB an instance
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else random.SystemRandom().randrange(1 << 32)
-PATIENCE = 20  # seconds: for a machine that is busy with other tests
+PATIENCE = wire.PATIENCE
 
 harness.MODELS["broad"] = lambda: harness.copy_model(WIDTH)
 

@@ -161,7 +161,7 @@ class Shapes(harness.Served):
                 (["--value", "x=a", "--dim", "seq=4"], "expected one FP32")):
             done = subprocess.run(
                 [harness.INFERCTL, "build", at, "-o", harness.folder() / "no.plan", "--no-tune",
-                 "--timing-cache", "", *options], capture_output=True, text=True, timeout=60,
+                 "--timing-cache", "", *options], capture_output=True, text=True, timeout=120,
                 check=False)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(word, done.stderr)

@@ -361,7 +361,7 @@ class Regions(Doors):
         def post(path, body):
             request = urllib.request.Request(url + path, json.dumps(body).encode(), method="POST")
             try:
-                with urllib.request.urlopen(request, timeout=20) as reply:
+                with urllib.request.urlopen(request, timeout=harness.PATIENCE) as reply:
                     return reply.status, json.loads(reply.read())
             except urllib.error.HTTPError as failure:
                 return failure.code, json.loads(failure.read())
@@ -436,7 +436,7 @@ class Owners(unittest.TestCase):
     @staticmethod
     def token(name, rights):
         made = subprocess.run([harness.INFERCTL, "token", name, "--rights", ",".join(rights)],
-                              capture_output=True, text=True, timeout=60, check=True)
+                              capture_output=True, text=True, timeout=harness.PATIENCE, check=True)
         return made.stdout.splitlines()
 
     def test_r11_regions_of_others(self):

@@ -83,7 +83,7 @@ class ToACollector(unittest.TestCase):
                 with server.client() as client:
                     for _ in range(3):
                         self.assertEqual(infer(client).status, 0)
-                harness.until(lambda: len(collector.spans()) == 21, 20)
+                harness.until(lambda: len(collector.spans()) == 21)
             path, headers, body = collector.posts[0]
             self.assertEqual((path, headers["Content-Type"]), ("/v1/traces", "application/json"))
             resource = attributes(body["resourceSpans"][0]["resource"])
@@ -121,14 +121,14 @@ class ToACollector(unittest.TestCase):
                     infer(client, "nonsense")
                     self.assertEqual(infer(client, f"00-{TRACE}-{SPAN}-01").status, 0)
                 door = server.door("http")
-                web = http.client.HTTPConnection(door, timeout=20)
+                web = http.client.HTTPConnection(door, timeout=harness.PATIENCE)
                 with contextlib.closing(web):
                     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4],
                               "data": [1, 2, 3, 4]}
                     web.request("POST", "/v2/models/copy/infer", json.dumps({"inputs": [tensor]}),
                                 {"traceparent": f"00-{TRACE}-{SPAN}-01"})
                     self.assertEqual(web.getresponse().status, 200)
-                harness.until(lambda: len(collector.spans()) == 14, 20)
+                harness.until(lambda: len(collector.spans()) == 14)
             self.assertEqual({path for path, _, _ in collector.posts}, {"/otlp"})
             roots = [s for s in collector.spans() if s["kind"] == 2]
             self.assertEqual([(s["traceId"], s["parentSpanId"]) for s in roots],
@@ -137,7 +137,7 @@ class ToACollector(unittest.TestCase):
     def test_settings_by_request(self):
         """Triton's clients turn traces on and off."""
         done = subprocess.run([harness.INFERCTL, "token", "ops", "--rights", "admin,status"],
-                              capture_output=True, text=True, check=True, timeout=60)
+                              capture_output=True, text=True, check=True, timeout=harness.PATIENCE)
         self.token, line = done.stdout.splitlines()
         with Collector() as collector, \
                 tempfile.TemporaryDirectory(dir=harness.folder()) as folder:
@@ -155,7 +155,7 @@ class ToACollector(unittest.TestCase):
         door = server.door("http")
 
         def settings(**changes):
-            with contextlib.closing(http.client.HTTPConnection(door, timeout=20)) as web:
+            with contextlib.closing(http.client.HTTPConnection(door, timeout=120)) as web:
                 web.request("POST" if changes else "GET", "/v2/trace/setting",
                             json.dumps(changes) if changes else None,
                             {"Authorization": "Bearer " + self.token})
@@ -189,7 +189,7 @@ class ToACollector(unittest.TestCase):
                         client.start(wire.INFER, body)
                     for _ in range(2):
                         client.receive()
-                harness.until(lambda: sum(s["kind"] == 2 for s in collector.spans()) == 2, 20)
+                harness.until(lambda: sum(s["kind"] == 2 for s in collector.spans()) == 2)
             failed = [s for s in collector.spans() if "status" in s]
             self.assertEqual([s["status"] for s in failed], [{"code": 2, "message": "queue_full"}])
             parts = [s["name"] for s in collector.spans()
@@ -209,7 +209,7 @@ class ToACollector(unittest.TestCase):
                     def dropped():
                         self.assertEqual(infer(client).status, 0)
                         return client.counters().get("traces_dropped", 0)
-                    harness.until(lambda: dropped() > 0, 20)
+                    harness.until(lambda: dropped() > 0)
                 server.wait_log("collector of traces .* does not take them")
                 self.assertEqual(server.log().count("does not take them"), 1)
 
@@ -224,7 +224,7 @@ class ToACollector(unittest.TestCase):
                         self.assertEqual(infer(client).status, 0)
                     counters = client.counters()
                     self.assertEqual(counters["requests_ok"], 3000)
-                    harness.until(lambda: client.counters().get("traces_dropped", 0) > 0, 20)
+                    harness.until(lambda: client.counters().get("traces_dropped", 0) > 0)
 
 
 class ToAFile(unittest.TestCase):

@@ -67,7 +67,7 @@ class Watching(unittest.TestCase):
                 def seen():
                     infer(client, 3)
                     return len(watch.lines()) >= 3
-                harness.until(seen, 30)
+                harness.until(seen)
                 model = watch.lines()[2]["models"][0]
             interval = model["interval"]
             self.assertLess(model["total_p50_us"], 15000)
@@ -122,7 +122,7 @@ class Watching(unittest.TestCase):
 
     def test_nobody_is_there_at_the_start(self):
         done = subprocess.run([harness.INFERCTL, "status", "unix:/nowhere/socket", "--watch"],
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("inferctl status: ", done.stderr)
 
@@ -137,7 +137,7 @@ class Watching(unittest.TestCase):
         self.addCleanup(load.kill)
         lines = [load.stdout.readline() for _ in range(4)]  # the head, a row, where time went
         s.kill()
-        rest, said = load.communicate(timeout=60)
+        rest, said = load.communicate(timeout=harness.PATIENCE)
         points = json.loads(out.read_text())["points"]
         self.assertEqual(load.returncode, 1)
         self.assertIn(s.address, said)

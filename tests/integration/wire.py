@@ -6,6 +6,10 @@ import struct
 INFER, LIVE, READY, MODEL_READY, SERVER_METADATA, MODEL_METADATA = 10, 11, 12, 13, 14, 15
 STATISTICS, INDEX, CANCEL, STATUS = 16, 17, 18, 19
 
+# Seconds for whatever has to happen. Only a test that fails waits for so long, and so it is more
+# than a busy machine takes, with sanitizers.
+PATIENCE = 120
+
 OK, CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 3, 4, 5
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 12, 13, 14
 PERMISSION_DENIED, UNAUTHENTICATED = 7, 16
@@ -151,7 +155,7 @@ class Reply:
 
 
 class Client:
-    def __init__(self, address, timeout=20):
+    def __init__(self, address, timeout=PATIENCE):
         if address.startswith("unix:"):
             self.socket = socket.socket(socket.AF_UNIX)
             target = address[len("unix:") :]
