@@ -180,6 +180,8 @@ enum backend_feature {
     BACKEND_SIGNED = 64,  /* of 8-bit integers, products read those with a sign alone */
     BACKEND_TABLES = 128, /* chains of functions of one tensor of bytes are looked up */
     BACKEND_PICKS = 256,  /* gathers of channels read and write channels last */
+    BACKEND_JOINS = 512,  /* concatenations have epilogues */
+    BACKEND_PATCHES = 1024, /* products over patches of images are faster than convolutions */
 };
 
 struct backend {

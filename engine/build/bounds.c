@@ -49,7 +49,8 @@ static uint64_t made_bytes(const struct ir_graph *g, uint32_t tensor)
     const struct ir_node *node = t->producer == IR_NONE ? NULL : ir_node(g, t->producer);
     if (!node || ir_op_has(node->op, IR_TRAIT_RENAMES) || ir_op_has(node->op, IR_TRAIT_CUTS))
         return 0;
-    uint64_t there = ir_op_has(node->op, IR_TRAIT_JOINS) ? joined_bytes(g, node) : 0;
+    bool joins = ir_op_has(node->op, IR_TRAIT_JOINS) && !node->n_epilogue;
+    uint64_t there = joins ? joined_bytes(g, node) : 0;
     return t->bytes - MIN(t->bytes, there);
 }
 

@@ -90,6 +90,8 @@ static enum status fuse_graph(struct ir_graph *graph, const struct build_options
         context.merge = options->device->backend->features & BACKEND_MERGE;
         context.tables = options->device->backend->features & BACKEND_TABLES;
         context.picks = options->device->backend->features & BACKEND_PICKS;
+        context.joins = options->device->backend->features & BACKEND_JOINS;
+        context.patches = options->device->backend->features & BACKEND_PATCHES;
     }
     report->imported = graph->n_nodes;
     if (options->device && options->device->backend->features & BACKEND_WIDENS)

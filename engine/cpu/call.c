@@ -184,7 +184,7 @@ static enum status run_transpose(const struct call *c)
 
 static enum status run_concat(const struct call *c)
 {
-    ref_concat(axis_of(c), c->node->n_inputs, c->in, &c->out[0]);
+    ref_concat(axis_of(c), ir_node_own_inputs(c->node), c->in, &c->out[0]);
     return STATUS_OK;
 }
 

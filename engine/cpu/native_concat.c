@@ -114,7 +114,7 @@ bool native_concat_make(struct native_op *op, const struct ir_graph *graph,
     uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
     int64_t rows = 0;
     c->scaled = stored_any(graph, node);
-    if (c->scaled && !all_scaled(graph, node))
+    if (node->n_epilogue || (c->scaled && !all_scaled(graph, node)))
         return false;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         int64_t run = run_of(op, ir_tensor(graph, node->inputs[i]), axis, &rows);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Nodes that move elements without looking at them, by our own kernels: RESHAPE, TRANSPOSE, SLICE,
- * EXPAND and TILE are copies between views; CONCAT, GATHER and PAD have kernels of their own. A
- * copy may change the float type on its way, because what a network reads and writes stays as it
- * has it: one more pass over a language model's logits takes as long as the product that made them.
+ * EXPAND and TILE are copies between views; CONCAT, GATHER and PAD have kernels of their own, and
+ * the one of CONCAT looks at elements after all where the node has an epilogue. A copy may change
+ * the float type on its way, because what a network reads and writes stays as it has it: one more
+ * pass over a language model's logits takes as long as the product that made them.
  *
  * A captured graph cannot return an error for an index out of range. So GATHER makes NaN of that
  * row and raises the stream's flag in pinned memory, and cuda_event_wait turns the flag into the
@@ -30,12 +31,14 @@ struct move {
     int64_t pads[2 * KERNEL_RANK_MAX];
     enum ir_pad mode;
     float value;
+    struct kernel_epilogue epilogue;      /* of CONCAT */
     int32_t *bad;                         /* GATHER's flag for an index out of range */
     struct kernel_view in[IR_MAX_INPUTS]; /* a prepared op ends behind the last one of its own */
 };
 
 struct move_op {
     struct backend_op base;
+    const struct ir_node *node;
     struct move move;
 };
 
@@ -169,7 +172,7 @@ static bool layouts_fit(const struct ir_node *node, const struct tactic *tactic)
                     : from == IR_LAYOUT_CHANNELS_LAST && to == IR_LAYOUT_PLAIN ? LAST_TO_PLAIN
                     : from == IR_LAYOUT_PLAIN && to == IR_LAYOUT_CHANNELS_LAST ? PLAIN_TO_LAST
                                                                                : 0;
-    for (uint32_t i = 1; i < tactic->n_in; i++)
+    for (uint32_t i = 1; i < MIN(tactic->n_in, ir_node_own_inputs(node)); i++)
         if (tactic->in[i].format.layout != (picks ? IR_LAYOUT_PLAIN : from))
             return false;
     return tactic->n_in > 0 && rows[node->op].layouts & pair;
@@ -201,15 +204,23 @@ struct move_types {
     enum dtype in, out;
 };
 
+/* Each operand of an epilogue has a port of its own. */
+static bool may_have_steps(const struct ir_node *node)
+{
+    return !node->n_epilogue ||
+           (node->op == IR_OP_CONCAT && node->n_inputs <= (uint32_t)TACTIC_PORTS_MAX);
+}
+
 static bool move_read(const struct ir_graph *graph, const struct ir_node *node,
                       const struct tactic *tactic, struct move_types types, struct move *m)
 {
-    uint32_t n = rows[node->op].inputs ? rows[node->op].inputs : node->n_inputs;
+    uint32_t own = ir_node_own_inputs(node),
+             n = rows[node->op].inputs ? rows[node->op].inputs : own;
     memset(m, 0, sizeof(*m));
     m->op = node->op;
     m->n_in = n;
-    if (node->n_epilogue || node->n_outputs != 1 || node->n_inputs != n || n == 0 ||
-        n > IR_MAX_INPUTS || tactic->n_in != MIN(n, (uint32_t)TACTIC_PORTS_MAX) ||
+    if (!may_have_steps(node) || node->n_outputs != 1 || own != n || n == 0 || n > IR_MAX_INPUTS ||
+        tactic->n_in != MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX) ||
         !layouts_fit(node, tactic) || !channels_stay(graph, node, tactic) ||
         !own_view(ir_tensor(graph, node->outputs[0]), types.out, tactic->out[0].format.layout,
                   &m->y))
@@ -219,7 +230,7 @@ static bool move_read(const struct ir_graph *graph, const struct ir_node *node,
             !input_view(graph, node->inputs[i], types.in,
                         tactic->in[MIN(i, tactic->n_in - 1)].format.layout, &m->in[i]))
             return false;
-    return rows[node->op].read(node, m);
+    return rows[node->op].read(node, m) && cuda_epilogue(graph, node, &m->y, &m->epilogue);
 }
 
 /* --- the call --- */
@@ -228,7 +239,7 @@ static cudaError_t run(const struct kernel_call *call, const struct move *m)
 {
     switch (m->op) {
     case IR_OP_CONCAT:
-        return kernel_concat(call, m->in, (int32_t)m->n_in, m->axis, &m->y);
+        return kernel_concat(call, m->in, (int32_t)m->n_in, m->axis, &m->y, &m->epilogue);
     case IR_OP_GATHER:
         return kernel_gather(call, &m->in[0], &m->in[1], m->axis, &m->y, m->bad);
     case IR_OP_PAD:
@@ -259,6 +270,14 @@ struct question {
     void *user;
 };
 
+/* How an operand of the epilogue lies: like the output, if it has its rank. */
+static enum ir_layout steps_layout(const struct question *q, uint32_t input, enum ir_layout like)
+{
+    const struct ir_tensor *operand = cuda_input(q->graph, q->node, input);
+    const struct ir_tensor *y = ir_tensor(q->graph, q->node->outputs[0]);
+    return operand && operand->shape.rank == y->shape.rank ? like : IR_LAYOUT_PLAIN;
+}
+
 static enum status offer(const struct question *q, struct move_types types, enum ir_layout from,
                          enum ir_layout to, struct error *err)
 {
@@ -273,6 +292,8 @@ static enum status offer(const struct question *q, struct move_types types, enum
              from == to ? "" : ir_layout_name(from), from == to ? "" : " to ", ir_layout_name(to));
     cuda_tactic(&tactic, &cuda_family_own_move, 0, q->graph, q->node, types.in, from, detail);
     tactic.out[0].format.layout = to;
+    for (uint32_t i = ir_node_own_inputs(q->node); i < tactic.n_in; i++)
+        tactic.in[i].format.layout = steps_layout(q, i, to);
     if (q->node->op == IR_OP_GATHER)
         tactic.in[1].format.layout = IR_LAYOUT_PLAIN;
     if (casts)
@@ -365,6 +386,7 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
         m->in[i].data = inputs[i];
     m->in[0].data = (char *)inputs[0] + m->offset;
     m->y.data = outputs[0];
+    cuda_epilogue_bind(&m->epilogue, CONTAINER_OF(base, struct move_op, base)->node, inputs);
     cudaError_t code = run(&call, m);
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "copy kernel");
 }
@@ -378,6 +400,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     if (!made)
         return error_no_memory(err, "a kernel");
     made->base = (struct backend_op){.launch = launch};
+    made->node = node;
     if (cuda_tactic_variant(tactic) != 0 ||
         (stored_any(graph, node) ? !moves_bytes(graph, node)
                                  : !may_cast(node) && !ir_node_is_uniform(graph, node)) ||

@@ -192,6 +192,8 @@ static void visit_gather(struct rewrite *rw, uint32_t node)
 
 static void visit(struct rewrite *rw, uint32_t node)
 {
+    if (ir_node(rw->graph, node)->n_epilogue)
+        return;
     if (ir_node(rw->graph, node)->op == IR_OP_CONCAT)
         visit_concat(rw, node);
     if (ir_node(rw->graph, node)->op == IR_OP_CONCAT)

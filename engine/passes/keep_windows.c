@@ -454,9 +454,9 @@ static void join(struct rewrite *rw, uint32_t node)
     uint32_t parts = n->n_inputs, x = IR_NONE;
     struct rows rows;
     uint32_t unused;
-    if (parts < 2 || y.rank < 3 || (uint32_t)ir_attr_int(n, IR_ATTR_AXIS) + 1 != y.rank ||
-        !rows_of(&y, &rows) || rows.length % parts || rows.each * parts > ROWS_MAX ||
-        rows.length / parts < LENGTH_MIN)
+    if (n->n_epilogue || parts < 2 || y.rank < 3 ||
+        (uint32_t)ir_attr_int(n, IR_ATTR_AXIS) + 1 != y.rank || !rows_of(&y, &rows) ||
+        rows.length % parts || rows.each * parts > ROWS_MAX || rows.length / parts < LENGTH_MIN)
         return;
     rows = (struct rows){rows.images, rows.each * parts, rows.length / parts};
     CLEANUP(cleanup_free) int64_t *map = new_map(rw, &rows);

@@ -27,6 +27,8 @@ struct pass_context {
     bool merge;                    /* merging products of one input pays for the backend */
     bool tables;                   /* the backend looks up what depends on one byte */
     bool picks;                    /* the backend gathers channels where they lie */
+    bool joins;                    /* the backend's concatenations have epilogues */
+    bool patches;                  /* products over patches of images pay for the backend */
     const struct pass *pass;       /* the pass that runs */
     uint32_t rewrites;             /* counted up by every rewrite */
     uint64_t fold_work;            /* bytes touched by constant folding so far */

@@ -36,6 +36,7 @@
     ROW(reduce_to_pool, "an average over all places becomes a pooling")                            \
     ROW(fold_batch_norm, "batch normalisation moves into weights")                                 \
     ROW(fold_scale, "a scale, uniform or per channel, moves into weights")                         \
+    ROW(unfold_patches, "a convolution that cuts an image into patches is a product")              \
     ROW(fuse_attention, "attention from its parts, where a backend has it")                        \
     ROW(cancel_transposes, "a product computes rows in the order in which they are")               \
     ROW(keep_windows, "attention in windows keeps their order up to the next block")               \
@@ -43,6 +44,7 @@
     ROW(merge_siblings, "products that read the same input become one")                            \
     ROW(hoist_activations, "activations stand before reshapes, next to their product")             \
     ROW(fuse_sum, "elementwise sums and products join the node before them")                       \
-    ROW(fuse_activation, "activations join the node before them")
+    ROW(fuse_activation, "activations join the node before them")                                  \
+    ROW(fuse_concat, "a scale of channels and its activation join a concatenation")
 
 #endif

@@ -257,7 +257,8 @@ static void follow_concats(struct ranging *r)
     for (uint32_t i = r->graph->n_nodes; i-- > 0;) {
         const struct ir_node *node = ir_node(r->graph, i);
         uint32_t range = node->n_outputs ? ir_tensor(r->graph, node->outputs[0])->range : 0;
-        if (node->op != IR_OP_CONCAT || !range || ir_scale(r->graph, range)->n != 1)
+        if (node->op != IR_OP_CONCAT || node->n_epilogue || !range ||
+            ir_scale(r->graph, range)->n != 1)
             continue;
         for (uint32_t k = 0; k < node->n_inputs; k++) {
             uint32_t x = node->inputs[k];

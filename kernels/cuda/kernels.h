@@ -111,9 +111,11 @@ cudaError_t kernel_bytes(const struct kernel_call *call, const struct kernel_vie
  * through shared memory. */
 cudaError_t kernel_copy(const struct kernel_call *call, const struct kernel_view *x,
                         const struct kernel_view *y);
-/* The parts follow one another along `axis` of y. A launch copies KERNEL_CONCAT_MAX of them. */
+/* The parts follow one another along `axis` of y. A launch copies KERNEL_CONCAT_MAX of them. Only
+ * floats have an epilogue. */
 cudaError_t kernel_concat(const struct kernel_call *call, const struct kernel_view *parts,
-                          int32_t n_parts, int32_t axis, const struct kernel_view *y);
+                          int32_t n_parts, int32_t axis, const struct kernel_view *y,
+                          const struct kernel_epilogue *epilogue);
 /* y has x's dims with `axis` replaced by all of indices' dims. Indices are I32 or I64; negative
  * ones count from the end. An index out of range makes NaN (or 0) and sets *bad, a device int32, to
  * 1. */

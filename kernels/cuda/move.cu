@@ -150,6 +150,7 @@ struct concat_plan {
     struct {
         const char *x;
         char *y;
+        uint32_t at; /* of y's first element here, in the whole */
         walk<2> w;
     } part[KERNEL_CONCAT_MAX];
 };
@@ -179,6 +180,35 @@ static __global__ void __launch_bounds__(MAP_THREADS)
             *reinterpret_cast<W *>(plan.part[p].y + (int64_t)at[u][0] * plan.size) = word[u];
 }
 
+/* The same of floats, N at a time, which an epilogue changes on their way. */
+template <class T, int N>
+static __global__ void __launch_bounds__(MAP_THREADS)
+    concat_steps(const __grid_constant__ concat_plan plan, const __grid_constant__ epilogue e)
+{
+    int p = 0;
+    while (p + 1 < plan.n && blockIdx.x >= plan.first[p + 1])
+        p++;
+    const walk<2> &w = plan.part[p].w;
+    const T *x = reinterpret_cast<const T *>(plan.part[p].x);
+    T *y = reinterpret_cast<T *>(plan.part[p].y);
+    uint32_t first = (blockIdx.x - plan.first[p]) * (MAP_THREADS * MOVE_UNROLL) + threadIdx.x;
+    vector<T, N> from[MOVE_UNROLL];
+    int32_t at[MOVE_UNROLL][2];
+#pragma unroll
+    for (int u = 0; u < MOVE_UNROLL; u++) {
+        uint32_t i = first + (uint32_t)u * MAP_THREADS;
+        if (i >= w.total)
+            break;
+        walk_at(w, i, at[u]);
+        from[u] = vector_load<T, N>(x + at[u][1]);
+    }
+#pragma unroll
+    for (int u = 0; u < MOVE_UNROLL; u++)
+        if (first + (uint32_t)u * MAP_THREADS < w.total)
+            vector_store<T, N>(y + at[u][0], map_convert<T, T, EPILOGUE_ANY, N>(
+                                                 e, from[u], plan.part[p].at + (uint32_t)at[u][0]));
+}
+
 /* The slice of y that part p fills, which begins at `from` along the axis. */
 static struct kernel_view concat_slice(const struct kernel_view *y, const struct kernel_view *part,
                                        int32_t axis, int64_t from)
@@ -189,14 +219,41 @@ static struct kernel_view concat_slice(const struct kernel_view *y, const struct
     return slice;
 }
 
+/* `n` neighbours fill 16 bytes, or are taken one by one. */
+template <class T>
+static cudaError_t concat_steps_launch(const struct kernel_call *call, const concat_plan &plan,
+                                       const struct epilogue &e, int n)
+{
+    const int N = 16 / (int)sizeof(T);
+    if (n == N)
+        return KERNEL_LAUNCH((concat_steps<T, N>), plan.first[plan.n], MAP_THREADS, 0, call, plan,
+                             e);
+    return KERNEL_LAUNCH((concat_steps<T, 1>), plan.first[plan.n], MAP_THREADS, 0, call, plan, e);
+}
+
+/* Copies the plan's parts, all of which `n` neighbours divide. */
+static cudaError_t concat_launch(const struct kernel_call *call, const concat_plan &plan,
+                                 const struct epilogue &e, const struct kernel_view *y, int n)
+{
+    if (e.n == 0)
+        return move_dispatch(n * plan.size, [&](auto bytes) {
+            typedef typename move_word<decltype(bytes)::value>::type word;
+            return KERNEL_LAUNCH(concat_words<word>, plan.first[plan.n], MAP_THREADS, 0, call,
+                                 plan);
+        });
+    return y->dtype == DTYPE_F16    ? concat_steps_launch<half_t>(call, plan, e, n)
+           : y->dtype == DTYPE_BF16 ? concat_steps_launch<bf16_t>(call, plan, e, n)
+                                    : concat_steps_launch<float>(call, plan, e, n);
+}
+
 /* Copies the parts of one launch to y, from `from` on. */
 static cudaError_t concat_some(const struct kernel_call *call, const struct kernel_view *parts,
                                int32_t n_parts, int32_t axis, int64_t from,
-                               const struct kernel_view *y)
+                               const struct kernel_view *y, const struct epilogue &e)
 {
     concat_plan plan = concat_plan();
     plan.size = number_size(y->dtype);
-    if (plan.size == 0)
+    if (plan.size == 0 || (e.n && !number_is_short_float(y->dtype)))
         return cudaErrorNotSupported;
     int n = 16 / plan.size;
     for (int i = 0; i < n_parts; from += parts[i++].dim[axis]) {
@@ -208,6 +265,8 @@ static cudaError_t concat_some(const struct kernel_call *call, const struct kern
         if (part->w.total == 0)
             continue;
         int mine = move_elements(&part->w, views, 3);
+        part->at = (uint32_t)(from * y->stride[axis]);
+        mine = e.n && (mine * plan.size < 16 || part->at % (uint32_t)mine) ? 1 : mine;
         n = mine < n ? mine : n;
         part->x = static_cast<const char *>(parts[i].data);
         part->y = static_cast<char *>(slice.data);
@@ -220,22 +279,22 @@ static cudaError_t concat_some(const struct kernel_call *call, const struct kern
         plan.first[i + 1] = plan.first[i] + (uint32_t)kernel_ceil_div(plan.part[i].w.total,
                                                                       MAP_THREADS * MOVE_UNROLL);
     }
-    return move_dispatch(n * plan.size, [&](auto bytes) {
-        typedef typename move_word<decltype(bytes)::value>::type word;
-        return KERNEL_LAUNCH(concat_words<word>, plan.first[plan.n], MAP_THREADS, 0, call, plan);
-    });
+    return concat_launch(call, plan, e, y, n);
 }
 
 cudaError_t kernel_concat(const struct kernel_call *call, const struct kernel_view *parts,
-                          int32_t n_parts, int32_t axis, const struct kernel_view *y)
+                          int32_t n_parts, int32_t axis, const struct kernel_view *y,
+                          const struct kernel_epilogue *epilogue)
 {
-    if (n_parts < 1 || axis < 0 || axis >= y->rank || kernel_span(y) >= INT64_C(1) << 31)
+    struct epilogue e;
+    if (n_parts < 1 || axis < 0 || axis >= y->rank || kernel_span(y) >= INT64_C(1) << 31 ||
+        !epilogue_make(epilogue, y, &e))
         return cudaErrorNotSupported;
     cudaError_t code = cudaSuccess;
     int64_t from = 0;
     for (int first = 0; first < n_parts && code == cudaSuccess; first += KERNEL_CONCAT_MAX) {
         int n = n_parts - first < KERNEL_CONCAT_MAX ? n_parts - first : KERNEL_CONCAT_MAX;
-        code = concat_some(call, parts + first, n, axis, from, y);
+        code = concat_some(call, parts + first, n, axis, from, y, e);
         for (int i = 0; i < n; i++)
             from += parts[first + i].dim[axis];
     }

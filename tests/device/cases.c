@@ -476,7 +476,8 @@ static bool make_concat(struct ir_graph *g, uint64_t *random)
         in[i] = in[i - n];
     n = many ? (uint32_t)PICK(random, 33, 64, 70) : n;
     uint32_t node = ir_node_add(g, IR_OP_CONCAT, "concat", n, in);
-    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_AXIS, axis) && finish(g, node);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_AXIS, axis) && finish(g, node) &&
+           (many || chance(random, 60) || add_epilogue(g, random, 1));
 }
 
 static bool make_slice(struct ir_graph *g, uint64_t *random)

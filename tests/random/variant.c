@@ -149,7 +149,8 @@ static enum status rewrite(struct ir_graph *graph, const struct graph_case *c,
     struct pass_context ctx = {.evaluator = evaluator,
                                .attention = s->features,
                                .merge = s->features,
-                               .picks = s->features};
+                               .picks = s->features,
+                               .patches = s->features};
     TRY(run_table(graph, s, &ctx, err));
     if (s->only && !ctx.rewrites) {
         TRY(pass_run(pass_find("fold_scalars"), graph, &ctx, err));
@@ -178,8 +179,12 @@ static enum status run_memory(const struct graph_case *c, struct error *err)
     enum status status = STATUS_RESOURCE_EXHAUSTED;
     for (size_t limit = 16; status == STATUS_RESOURCE_EXHAUSTED && limit <= 1 << 28; limit *= 4) {
         struct ir_graph *graph = NULL;
-        struct pass_context ctx = {
-            .evaluator = evaluator, .attention = true, .merge = true, .picks = true};
+        struct pass_context ctx = {.evaluator = evaluator,
+                                   .attention = true,
+                                   .merge = true,
+                                   .picks = true,
+                                   .joins = true,
+                                   .patches = true};
         TRY(import(c, &c->sets[0], &graph, err));
         struct arena *built = graph->arena;
         graph->arena = arena_new(limit);

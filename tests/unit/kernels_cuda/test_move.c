@@ -127,11 +127,68 @@ static void test_concat(void **state)
         struct case_tensor y = case_new(dtype, 4, dims, layout);
         struct tensor_view want = case_dense(dtype, &y.dense.shape);
         ref_concat(axis, (uint32_t)n, dense, &want);
-        assert_int_equal(kernel_concat(&case_call, parts, n, (int32_t)axis, &y.view), cudaSuccess);
+        assert_int_equal(kernel_concat(&case_call, parts, n, (int32_t)axis, &y.view, NULL),
+                         cudaSuccess);
         case_check(&y, &want, 0);
         free(want.data);
         for (int32_t p = 0; p < n; p++)
             case_free(&x[p]);
+        case_free(&y);
+    }
+}
+
+/* Scales and shifts of channels and a function, as in DenseNet, beside the reference's. */
+static void test_concat_steps(void **state)
+{
+    static const enum dtype floats[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
+    (void)state;
+    case_seed(14);
+    for (int i = 0; i < 200; i++) {
+        enum dtype dtype = floats[case_draw(3)];
+        enum case_layout layout = case_draw(2) ? CASE_PLAIN : CASE_LAST;
+        int32_t n = 1 + (int32_t)case_draw(case_draw(5) ? 4 : KERNEL_CONCAT_MAX);
+        int64_t dims[4] = {1 + case_draw(2), 0, 1 + case_draw(4), any_dim()}, total = 0;
+        bool even = case_draw(2);
+        struct case_tensor x[KERNEL_CONCAT_MAX];
+        struct kernel_view parts[KERNEL_CONCAT_MAX];
+        struct tensor_view dense[KERNEL_CONCAT_MAX];
+        for (int32_t p = 0; p < n; p++) {
+            dims[1] = even ? 8 * (1 + (int64_t)case_draw(3)) : any_dim();
+            total += dims[1];
+            x[p] = case_new(dtype, 4, dims, layout);
+            case_fill(&x[p]);
+            parts[p] = x[p].view;
+            dense[p] = x[p].dense;
+        }
+        dims[1] = total;
+        struct case_tensor y = case_new(dtype, 4, dims, layout);
+        struct case_tensor scale = case_operand(dtype, &y.view, 13, CASE_PLAIN);
+        struct case_tensor shift = case_operand(DTYPE_F32, &y.view, 13, CASE_PLAIN);
+        case_fill(&scale);
+        case_fill(&shift);
+        struct kernel_epilogue e = {
+            .n = 3,
+            .step[0] = {.binary = 1, .func = IR_BINARY_MUL, .operand = scale.view},
+            .step[1] = {.binary = 1, .func = IR_BINARY_ADD, .operand = shift.view},
+            .step[2] = {.func = IR_UNARY_RELU}};
+        struct tensor_view joined = case_dense(dtype, &y.dense.shape);
+        struct tensor_view wide = case_dense(DTYPE_F32, &y.dense.shape);
+        struct tensor_view want = case_dense(dtype, &y.dense.shape);
+        ref_concat(1, (uint32_t)n, dense, &joined);
+        ref_cast(&joined, &wide);
+        ref_binary(IR_BINARY_MUL, false, &wide, &scale.dense, &wide);
+        ref_binary(IR_BINARY_ADD, false, &wide, &shift.dense, &wide);
+        ref_unary(IR_UNARY_RELU, 0, 0, 0, &wide, &wide);
+        ref_cast(&wide, &want);
+        assert_int_equal(kernel_concat(&case_call, parts, n, 1, &y.view, &e), cudaSuccess);
+        case_check(&y, &want, 4 * case_precision(dtype));
+        free(joined.data);
+        free(wide.data);
+        free(want.data);
+        for (int32_t p = 0; p < n; p++)
+            case_free(&x[p]);
+        case_free(&scale);
+        case_free(&shift);
         case_free(&y);
     }
 }
@@ -265,7 +322,11 @@ static void test_refused(void **state)
     int64_t around[2] = {1, 1};
     assert_int_equal(kernel_copy(&case_call, &a, &b), cudaErrorNotSupported);
     assert_int_equal(kernel_gather(&case_call, &a, &a, 0, &a, NULL), cudaErrorNotSupported);
-    assert_int_equal(kernel_concat(&case_call, &a, 0, 0, &a), cudaErrorNotSupported);
+    assert_int_equal(kernel_concat(&case_call, &a, 0, 0, &a, NULL), cudaErrorNotSupported);
+    struct kernel_epilogue relu = {.n = 1, .step[0] = {.func = IR_UNARY_RELU}};
+    struct kernel_view whole = a;
+    whole.dtype = DTYPE_I32;
+    assert_int_equal(kernel_concat(&case_call, &whole, 1, 0, &whole, &relu), cudaErrorNotSupported);
     assert_int_equal(kernel_pad(&case_call, IR_PAD_EDGE, &empty, around, 0, &a),
                      cudaErrorNotSupported);
     assert_int_equal(kernel_copy(&case_call, &empty, &empty), cudaSuccess);
@@ -274,10 +335,15 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy),       cmocka_unit_test(test_copy_transposed),
-        cmocka_unit_test(test_copy_slice), cmocka_unit_test(test_concat),
-        cmocka_unit_test(test_gather),     cmocka_unit_test(test_gather_out_of_range),
-        cmocka_unit_test(test_pad),        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_copy_transposed),
+        cmocka_unit_test(test_copy_slice),
+        cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_concat_steps),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_gather_out_of_range),
+        cmocka_unit_test(test_pad),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

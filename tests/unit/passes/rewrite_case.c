@@ -25,7 +25,8 @@ static void run_pass(const char *name, struct ir_graph *g, struct pass_context *
 {
     struct error err = {0};
     enum status status;
-    ctx->attention = ctx->merge = ctx->tables = ctx->picks = strcmp(name, "*") != 0;
+    ctx->attention = ctx->merge = ctx->tables = ctx->picks = ctx->joins = ctx->patches =
+        strcmp(name, "*") != 0;
     if (strcmp(name, "*") == 0 || strcmp(name, "**") == 0) {
         status = passes_run(g, ctx, &err);
     } else {
