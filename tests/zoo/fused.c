@@ -70,7 +70,7 @@ static enum status make(struct onnx_model *model, const struct settings *s, bool
                         struct ir_graph **out, struct error *err)
 {
     struct pass_context context = {.evaluator = s->import.evaluator, .log = &s->log};
-    context.attention = context.merge = true;
+    context.attention = context.merge = context.picks = context.joins = context.patches = true;
     enum status status = onnx_import(model, &s->import, out, err);
     return status || !fused ? status : passes_run(*out, &context, err);
 }
