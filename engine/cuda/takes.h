@@ -111,7 +111,12 @@
     F(24, LT_HEAD, lt_head, "cublaslt head", "cuBLASLt",                                           \
       OP(MATMUL),                                                                                  \
       "floats; constant weights of rank 2, 1,024 columns and more that are no multiple of 8: in "  \
-      "parts whose rows are aligned, or with columns of zeros; FP32 at once")
+      "parts whose rows are aligned, or with columns of zeros; FP32 at once")                      \
+    F(25, OWN_MATMUL, own_matmul, "own matmul", "own",                                             \
+      OP(MATMUL) | OP(CONV),                                                                       \
+      "16 bit on Hopper, constant weights of rank 2, rows of multiples of 8; 1x1, stride 1, no "   \
+      "padding, one group; bias, residual, Relu, both Gelus, swish inside; if the environment "    \
+      "has INFERD_OWN_MATMUL")
 /* clang-format on */
 
 enum cuda_family_id {

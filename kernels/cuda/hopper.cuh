@@ -117,6 +117,20 @@ __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t parity
 #endif
 }
 
+/* The same, for bytes that other blocks of the cluster have sent. */
+__device__ __forceinline__ void mbarrier_wait_cluster(uint64_t *barrier, uint32_t parity)
+{
+#ifdef INFERD_EMULATE
+    emulate_mbarrier_wait(barrier, parity);
+#else
+    asm volatile("{\n.reg .pred p;\nAGAIN:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
+                 "@p bra DONE;\nbra AGAIN;\nDONE:\n}\n" ::"r"(shared_address(barrier)),
+                 "r"(parity)
+                 : "memory");
+#endif
+}
+
 /* Meets `threads` threads, whole warps, at barrier 1 to 15 of the block; 0 is __syncthreads'. */
 __device__ __forceinline__ void named_sync(int id, int threads)
 {
@@ -144,6 +158,93 @@ template <int N> __device__ __forceinline__ void registers_fewer(void)
     emulate_registers(N);
 #else
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+#endif
+}
+
+/* --- clusters --- */
+
+/* A cluster's blocks run at the same time and write into each other's shared memory. All threads
+ * arrive at the cluster's barrier; who waits knows then that every block has begun and has done
+ * what it did before it arrived. A thread that has ended need not wait. */
+__device__ __forceinline__ int cluster_rank(void)
+{
+#ifdef INFERD_EMULATE
+    return emulate_cluster_rank();
+#else
+    int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+#endif
+}
+
+__device__ __forceinline__ void cluster_arrive(void)
+{
+#ifdef INFERD_EMULATE
+    emulate_cluster_arrive();
+#else
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void cluster_wait(void)
+{
+#ifdef INFERD_EMULATE
+    emulate_cluster_wait();
+#else
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+/* Sends 16 bytes to the place of block `rank` that has the address `to` here. That block's mbarrier
+ * at `barrier` counts them; it must not end before they have come. */
+__device__ __forceinline__ void peer_push(void *to, float a, float b, float c, float d,
+                                          uint64_t *barrier, int rank)
+{
+#ifdef INFERD_EMULATE
+    const float all[4] = {a, b, c, d};
+    uint32_t words[4];
+    memcpy(words, all, sizeof(words));
+    emulate_peer_push(to, words, barrier, rank);
+#else
+    asm volatile("{\n.reg .b32 to, at;\n"
+                 "mapa.shared::cluster.u32 to, %0, %6;\n"
+                 "mapa.shared::cluster.u32 at, %1, %6;\n"
+                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+                 "[to], {%2, %3, %4, %5}, [at];\n}\n" ::"r"(shared_address(to)),
+                 "r"(shared_address(barrier)), "r"(__float_as_uint(a)), "r"(__float_as_uint(b)),
+                 "r"(__float_as_uint(c)), "r"(__float_as_uint(d)), "r"(rank)
+                 : "memory");
+#endif
+}
+
+/* Launches a one-dimensional grid in clusters of up to 8 blocks. */
+template <class... P, class... A>
+inline cudaError_t hopper_launch_cluster(void (*kernel)(P...), unsigned blocks, int cluster,
+                                         unsigned threads, size_t shared,
+                                         const struct kernel_call *call, A... args)
+{
+    if (call->dry)
+        return cudaSuccess;
+#ifdef INFERD_EMULATE
+    return emulate_launch_cluster(dim3(blocks), dim3(threads), shared, cluster,
+                                  [&]() { kernel(static_cast<P>(args)...); });
+#else
+    cudaError_t code = cudaFuncSetAttribute(
+        (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (code != cudaSuccess)
+        return code;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = (unsigned)cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = call->stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
 #endif
 }
 

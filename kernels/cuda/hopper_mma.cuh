@@ -179,8 +179,10 @@ void wgmma_registers(float (&d)[R], const uint32_t (&a)[P], int at, uint64_t b, 
             HOPPER_PRODUCT(n, r, a_at, b_at, k_at, "bf16");                                        \
     }
 /* d = a b + (keep ? d : 0) */
+HOPPER_WGMMA("32", 16, "16", "17", "18")
 HOPPER_WGMMA("64", 32, "32", "33", "34")
 HOPPER_WGMMA("128", 64, "64", "65", "66")
+HOPPER_WGMMA("192", 96, "96", "97", "98")
 HOPPER_WGMMA("208", 104, "104", "105", "106")
 HOPPER_WGMMA("256", 128, "128", "129", "130")
 #undef HOPPER_WGMMA

@@ -213,6 +213,45 @@ struct kernel_edges {
 cudaError_t kernel_product_edges(const struct kernel_call *call, const struct kernel_edges *e,
                                  const void *x, const void *w, const void *bias, void *y);
 
+/* --- matmul.cu --- */
+
+/* Variants, from 1 on: the rows of the table in matmul_table.cuh. They are for Hopper alone. */
+enum { KERNEL_MATMUL_VARIANTS = 16 };
+
+/* y = func(scale a b' + bias + residual), or func(scale a b' + bias) + residual if it is `late`.
+ * a [rows, depth], residual and y [rows, cols] and bias [cols] are dense, of F16 or BF16; rows of a
+ * are whole 16 bytes, unless there is but one. func: IR_UNARY_IDENTITY, RELU, GELU, GELU_TANH, or
+ * SWISH with `alpha`. The weights b are packed: column c of them is row kernel_matmul_packed_row(c)
+ * of [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(depth)]; the rest is 0. */
+struct kernel_matmul {
+    int64_t rows, cols, depth;
+    int32_t dtype, func;
+    float scale, alpha;
+    bool late;
+    const void *a, *b, *bias, *residual; /* bias and residual may be NULL */
+    void *y;
+};
+
+static inline int64_t kernel_matmul_packed_rows(int64_t cols)
+{
+    return (cols + 31) / 32 * 32;
+}
+
+static inline int64_t kernel_matmul_packed_depth(int64_t depth)
+{
+    return (depth + 7) / 8 * 8;
+}
+
+/* Of 32 columns, thread q of the four that share a row of a product's result has the 8 from 8q on:
+ * numbers 2i and 2i + 1 of them are that thread's in columns 8i .. 8i + 7 of the result. */
+static inline int64_t kernel_matmul_packed_row(int64_t column)
+{
+    int64_t in = column % 32;
+    return column - in + in % 8 / 2 * 8 + in / 8 * 2 + in % 2;
+}
+
+cudaError_t kernel_matmul(const struct kernel_call *call, const struct kernel_matmul *p);
+
 /* --- rows.cu --- */
 
 /* Softmax over `axis`, or its logarithm if `log` is set. */

@@ -15,14 +15,14 @@ static struct shape out_shape(const struct ir_graph *g)
     return ir_tensor(g, ir_node(g, 0)->outputs[0])->shape;
 }
 
-static bool add_unary(struct ir_graph *g, enum ir_unary func, float alpha, float beta)
+bool add_unary(struct ir_graph *g, enum ir_unary func, float alpha, float beta)
 {
     struct ir_epilogue step = {
         .kind = IR_EPILOGUE_UNARY, .func = func, .alpha = alpha, .beta = beta, .gamma = 1};
     return ir_epilogue_add(g, 0, step, IR_NONE);
 }
 
-static bool add_operand(struct ir_graph *g, enum ir_binary func, uint32_t tensor)
+bool add_operand(struct ir_graph *g, enum ir_binary func, uint32_t tensor)
 {
     struct ir_epilogue step = {.kind = IR_EPILOGUE_BINARY, .func = func};
     return tensor != IR_NONE && ir_epilogue_add(g, 0, step, tensor);
@@ -559,6 +559,7 @@ const struct case_kind case_kinds[] = {
     {"matmul-wide", make_matmul_wide},
     {"matmul-bytes", make_matmul_bytes},
     {"matmul-head", make_head},
+    {"matmul-deep", make_matmul_deep},
     {"attention", make_attention},
     {"attention-odd", make_attention_odd},
     {"softmax", make_softmax},
@@ -751,6 +752,10 @@ const struct case_sized case_sizes[] = {
     {"conv 1x1 64>256 @56 + sum", sized_conv_sum, 2 * 64.0 * 256 * 56 * 56},
     {"product 128x768x3072", sized_product, 2 * 128.0 * 768 * 3072},
     {"product 128x768x3072 + gelu", sized_product_gelu, 2 * 128.0 * 768 * 3072},
+    {"product 128x3072x768 + sum", sized_product_sum, 2 * 128.0 * 768 * 3072},
+    {"row 768x3072 + gelu", sized_row_gelu, 2 * 768.0 * 3072},
+    {"row 3072x768 + sum", sized_row_sum, 2 * 768.0 * 3072},
+    {"row 4096x4096", sized_row_wide, 2 * 4096.0 * 4096},
     {"head 128x768x50257", sized_head, 2 * 128.0 * 768 * 50257},
     {"integers 128x768x3072", sized_product_bytes, 2 * 128.0 * 768 * 3072},
     {"depthwise 3x3 144 @56 + clip", sized_depthwise, 0},

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of integers, and products with rows of an odd length. */
+#include <math.h>
+
 #include "tests/device/make.h"
 
 bool make_matmul_bytes(struct ir_graph *g, uint64_t *random)
@@ -51,4 +53,46 @@ bool make_head(struct ir_graph *g, uint64_t *random)
 bool sized_head(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
     return add_head(g, random, DIMS(batch, 128, 768), 50257, false, false) != IR_NONE;
+}
+
+/* Few rows and much depth. */
+bool make_matmul_deep(struct ir_graph *g, uint64_t *random)
+{
+    int64_t m = PICK(random, 1, 7, 64, 100), n = PICK(random, 24, 96, 200);
+    int64_t k = PICK(random, 520, 1032, 2048);
+    bool trans = chance(random, 50);
+    uint32_t in[3] = {
+        add_input(g, DTYPE_F32, DIMS(m, k)),
+        add_constant(g, random, trans ? DIMS(n, k) : DIMS(k, n), 1.7 / sqrt((double)k)),
+        chance(random, 80) ? add_constant(g, random, DIMS(n), 0.5) : IR_NONE};
+    uint32_t node = ir_node_add(g, IR_OP_MATMUL, "matmul", in[2] == IR_NONE ? 2 : 3, in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_TRANS_B, trans) && finish(g, node) &&
+           (chance(random, 40) || add_unary(g, PICK(random, IR_UNARY_RELU, IR_UNARY_GELU), 0, 0));
+}
+
+static bool add_dense(struct ir_graph *g, uint64_t *random, struct shape x, int64_t n)
+{
+    return add_head(g, random, x, n, false, true) != IR_NONE;
+}
+
+bool sized_product_sum(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return add_dense(g, random, DIMS(batch, 128, 3072), 768) &&
+           add_operand(g, IR_BINARY_ADD, add_input(g, DTYPE_F32, DIMS(batch, 128, 768)));
+}
+
+bool sized_row_gelu(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return add_dense(g, random, DIMS(batch, 768), 3072) && add_unary(g, IR_UNARY_GELU, 0, 0);
+}
+
+bool sized_row_sum(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return add_dense(g, random, DIMS(batch, 3072), 768) &&
+           add_operand(g, IR_BINARY_ADD, add_input(g, DTYPE_F32, DIMS(batch, 768)));
+}
+
+bool sized_row_wide(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return add_dense(g, random, DIMS(batch, 4096), 4096);
 }

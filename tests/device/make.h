@@ -109,6 +109,9 @@ static inline bool finish(struct ir_graph *g, uint32_t node)
 /* Appends an epilogue as fusions do to node 0, or none. `channel`: the dim that operands of one
  * value per channel follow. */
 bool add_epilogue(struct ir_graph *g, uint64_t *random, uint32_t channel);
+/* Append one step of an epilogue. */
+bool add_unary(struct ir_graph *g, enum ir_unary func, float alpha, float beta);
+bool add_operand(struct ir_graph *g, enum ir_binary func, uint32_t tensor);
 
 /* --- images (cases_image.c) --- */
 
@@ -156,7 +159,12 @@ bool make_reduce_any(struct ir_graph *g, uint64_t *random);
 
 bool make_matmul_bytes(struct ir_graph *g, uint64_t *random);
 bool make_head(struct ir_graph *g, uint64_t *random);
+bool make_matmul_deep(struct ir_graph *g, uint64_t *random);
 bool sized_head(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_product_sum(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_row_gelu(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_row_sum(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_row_wide(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_product_bytes(struct ir_graph *g, uint64_t *random, int64_t batch);
 
 /* --- quantisation (cases_quant.c) --- */

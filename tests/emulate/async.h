@@ -58,6 +58,13 @@ struct async_product {
     bool ready[128];                /* `sum` is valid; else the product before it will bring it */
 };
 
+/* 16 bytes that another block of the cluster has sent. */
+struct async_push {
+    uint32_t at;
+    uint64_t *barrier;
+    uint32_t words[4];
+};
+
 struct async_group { /* a warpgroup */
     std::list<struct async_product> products;
     int issued[128], taken[128], committed[128];
@@ -84,7 +91,9 @@ struct async {
     std::map<uint64_t *, struct async_barrier> barriers;
     std::map<int, struct async_meeting> meetings;
     std::vector<struct async_copy> loads, stores;
-    std::vector<int> store_groups; /* of each thread: committed */
+    std::vector<struct async_push> pushes; /* to this block, under way */
+    bool over;                             /* all threads have ended */
+    std::vector<int> store_groups;         /* of each thread: committed */
     std::vector<struct async_group> groups;
     int registers_free;
     std::vector<int> registers;
@@ -95,9 +104,13 @@ struct async *async_now(void); /* of the running thread's block */
 int async_thread(void);        /* its number in its block */
 void async_wait(const char *what, const uint64_t *seen, uint64_t last); /* until *seen != last */
 
+struct async *async_of(int rank); /* of a block of the running thread's cluster */
+void async_cluster_arrive(void);
+void async_cluster_wait(void);
+
 /* --- async.cpp --- */
 struct async *async_new(char *memory, size_t size, int threads);
-/* Lands one of the loads that are under way. False: there is none. */
+/* Lands one of the loads, and some of the pushes, that are under way. False: there is none. */
 bool async_deliver(struct async *a);
 /* The block has ended: whatever is still under way is an error. */
 void async_end(struct async *a);
@@ -117,6 +130,12 @@ static inline uint32_t async_swizzle(uint32_t address, int bytes)
     uint32_t mask = bytes == 128 ? 7 : bytes == 64 ? 3 : bytes == 32 ? 1 : 0;
     return address ^ ((address >> 7 & mask) << 4);
 }
+
+/* --- async_left_out.cpp --- */
+/* A function of hopper.h asks, with its return address, whether it is to do nothing. */
+bool async_left_out(const char *what, const void *site);
+/* The same for one that waits: it is to wait for one group less. */
+int async_weaker(const void *site);
 
 /* --- async_barrier.cpp --- */
 void async_barrier_bytes(struct async *a, uint64_t *barrier, int64_t bytes);

@@ -65,6 +65,8 @@ void emulate_mbarrier_init(uint64_t *barrier, uint32_t count)
 
 void emulate_mbarrier_fence(void)
 {
+    if (async_left_out("fence.mbarrier_init", __builtin_return_address(0)))
+        return;
     for (auto &b : async_now()->barriers)
         b.second.fenced = true;
 }
@@ -76,6 +78,8 @@ void emulate_mbarrier_expect(uint64_t *barrier, uint32_t bytes)
 
 void emulate_mbarrier_arrive(uint64_t *barrier)
 {
+    if (async_left_out("mbarrier.arrive", __builtin_return_address(0)))
+        return;
     arrive(barrier, 0);
 }
 
@@ -83,6 +87,8 @@ void emulate_mbarrier_arrive(uint64_t *barrier)
 void emulate_mbarrier_wait(uint64_t *barrier, uint32_t parity)
 {
     struct async_barrier *b = find(async_now(), barrier);
+    if (async_left_out("mbarrier.try_wait", __builtin_return_address(0)))
+        return;
     if (parity > 1)
         emulate_fail("a parity that is not 0 or 1");
     while ((b->phase & 1) == parity)
@@ -91,6 +97,8 @@ void emulate_mbarrier_wait(uint64_t *barrier, uint32_t parity)
 
 void emulate_named_sync(int id, int threads)
 {
+    if (async_left_out("bar.sync", __builtin_return_address(0)))
+        return;
     if (id < 0 || id > 15 || threads <= 0 || threads % 32)
         emulate_fail("bar.sync: number or threads");
     struct async_meeting *m = &async_now()->meetings[id];
@@ -105,6 +113,33 @@ void emulate_named_sync(int id, int threads)
     }
     while (m->round == round)
         async_wait("bar.sync", &m->round, round);
+}
+
+/* --- clusters --- */
+
+void emulate_cluster_arrive(void)
+{
+    if (!async_left_out("barrier.cluster.arrive", __builtin_return_address(0)))
+        async_cluster_arrive();
+}
+
+void emulate_cluster_wait(void)
+{
+    if (!async_left_out("barrier.cluster.wait", __builtin_return_address(0)))
+        async_cluster_wait();
+}
+
+void emulate_peer_push(void *to, const uint32_t *words, uint64_t *barrier, int rank)
+{
+    struct async *mine = async_now(), *a = async_of(rank);
+    uint32_t at = async_address(mine, to), bar = async_address(mine, barrier);
+    struct async_push p = {at, nullptr, {words[0], words[1], words[2], words[3]}};
+    if (at % 16)
+        emulate_fail("a push to an unaligned place");
+    async_at(a, at, sizeof(p.words));
+    p.barrier = reinterpret_cast<uint64_t *>(async_at(a, bar, sizeof(*barrier)));
+    find(a, p.barrier);
+    a->pushes.push_back(p);
 }
 
 /* setmaxnreg: more registers come from what others have given back. */

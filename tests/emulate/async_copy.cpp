@@ -146,6 +146,8 @@ void emulate_tensor_store(const void *map, const void *from, int rank, const int
 
 void emulate_bulk_commit(void)
 {
+    if (async_left_out("cp.async.bulk.commit_group", __builtin_return_address(0)))
+        return;
     async_now()->store_groups[(size_t)async_thread()]++;
 }
 
@@ -164,6 +166,9 @@ static void write_out(struct async *a, const struct async_copy &c)
 void emulate_bulk_wait(int pending)
 {
     struct async *a = async_now();
+    if (async_left_out("cp.async.bulk.wait_group", __builtin_return_address(0)))
+        return;
+    pending += async_weaker(__builtin_return_address(0));
     int thread = async_thread(), upto = a->store_groups[(size_t)thread] - pending;
     std::vector<struct async_copy> rest;
     for (const struct async_copy &c : a->stores)

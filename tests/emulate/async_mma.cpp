@@ -214,6 +214,8 @@ void emulate_wgmma(int type, int n, void *d, uint64_t a, const uint32_t *fragmen
 void emulate_wgmma_fence(void)
 {
     int t;
+    if (async_left_out("wgmma.fence", __builtin_return_address(0)))
+        return;
     struct async_group *g = group_now(&t);
     g->fenced[t] = true;
 }
@@ -221,6 +223,8 @@ void emulate_wgmma_fence(void)
 void emulate_wgmma_commit(void)
 {
     int t;
+    if (async_left_out("wgmma.commit_group", __builtin_return_address(0)))
+        return;
     struct async_group *g = group_now(&t);
     g->committed[t]++;
 }
@@ -317,6 +321,9 @@ static void take(struct async_group *g, int t)
 void emulate_wgmma_wait(int pending)
 {
     int t;
+    if (async_left_out("wgmma.wait_group", __builtin_return_address(0)))
+        return;
+    pending += async_weaker(__builtin_return_address(0));
     struct async_group *g = group_now(&t);
     __syncwarp(); /* all lanes have issued what they wait for */
     while (g->taken[t] < g->issued[t] &&

@@ -35,7 +35,14 @@ dim3 blockDim, gridDim;
 namespace
 {
 
-enum { WARP = 32, STACK_BYTES = 256 << 10, SLOT = 64, POLLS_MAX = 10000, TOGETHER_MAX = 132 };
+enum {
+    WARP = 32,
+    STACK_BYTES = 256 << 10,
+    SLOT = 64,
+    POLLS_MAX = 10000,
+    TOGETHER_MAX = 132,
+    CLUSTER_MAX = 8
+};
 enum { SHARED_SKEW = 16, SHARED_ALIGN = 1024, LANDS_ONE_IN = 8 };
 
 struct copy {
@@ -64,7 +71,8 @@ struct thread {
     uint64_t last;
     bool polls; /* went on only to ask again */
     std::vector<copy> copies;
-    int groups; /* committed */
+    int groups;             /* committed */
+    uint64_t cluster_round; /* rounds of the cluster's barrier at which the thread has arrived */
 };
 
 /* Where a fiber, or the scheduler, goes on. swapcontext asks the kernel for the mask of signals at
@@ -149,8 +157,13 @@ struct block {
     emulate_body body;
     void *user;
     int threads, next, left; /* of all blocks; next: the next one to start; left: those not over */
+    int may;                 /* threads that may start: a cluster's blocks begin late */
     int each;                /* threads of a block */
     bool together;           /* several blocks: threads know theirs by their number */
+    unsigned base;           /* the first of them */
+    int cluster;             /* blocks of a cluster; 0: none */
+    int cluster_arrived;     /* threads at the cluster's barrier that are not over */
+    uint64_t cluster_round;
     std::vector<hall> halls;
     bool backwards;
     int polls; /* rounds in which threads did nothing but ask again */
@@ -192,7 +205,7 @@ void be(int t)
 {
     now.current = t;
     if (now.together)
-        blockIdx.x = (unsigned)(t / now.each);
+        blockIdx.x = now.base + (unsigned)(t / now.each);
     t %= now.each;
     threadIdx.x = (unsigned)t % blockDim.x;
     threadIdx.y = (unsigned)t / blockDim.x % blockDim.y;
@@ -214,6 +227,43 @@ hall *hall_of(int t)
     return &now.halls[(size_t)(t / now.each)];
 }
 
+/* Opens the cluster's barrier if all threads that have not ended have arrived. */
+void cluster_check(void)
+{
+    if (now.cluster_arrived == 0 || now.cluster_arrived < now.left)
+        return;
+    now.cluster_arrived = 0;
+    now.cluster_round++;
+}
+
+/* The thread that runs has ended. */
+void leave_block(void)
+{
+    thread *t = &now.thread_of[(size_t)now.current];
+    hall *h = hall_of(now.current);
+    t->over = true;
+    t->fiber = -1;
+    now.left--;
+    h->left--;
+    if (!h->left && h->async)
+        h->async->over = true;
+    if (t->cluster_round > now.cluster_round)
+        now.cluster_arrived--;
+    barrier_check(h);
+    cluster_check();
+}
+
+/* The next thread to start. Of a cluster, which block begins first differs between clusters. */
+int next_thread(void)
+{
+    int i = now.next++;
+    if (now.cluster) {
+        int first = (int)(now.base / (unsigned)now.cluster) % now.cluster;
+        return (i / now.each + first) % now.cluster * now.each + i % now.each;
+    }
+    return now.backwards ? now.threads - 1 - i : i;
+}
+
 /* A fiber runs new threads one after the other until one of them waits. From then on the fiber
  * belongs to that thread until the thread ends. */
 void fiber_main(void)
@@ -222,18 +272,13 @@ void fiber_main(void)
     fiber *self = now.fibers[(size_t)now.on];
     int index = now.on;
     for (;;) {
-        while (now.next < now.threads) {
-            int t = now.backwards ? now.threads - 1 - now.next : now.next;
-            now.next++;
+        while (now.next < now.may) {
+            int t = next_thread();
             self->thread = t;
             now.thread_of[(size_t)t].fiber = index;
             be(t);
             now.body(now.user);
-            now.thread_of[(size_t)now.current].over = true;
-            now.thread_of[(size_t)now.current].fiber = -1;
-            now.left--;
-            hall_of(now.current)->left--;
-            barrier_check(hall_of(now.current));
+            leave_block();
         }
         self->thread = -1;
         now.idle.push_back(index);
@@ -305,7 +350,7 @@ bool round_of(void)
         resume(it->fiber);
         polling = polling && now.thread_of[(size_t)t].polls;
     }
-    while (now.next < now.threads) {
+    while (now.next < now.may) {
         moved = true;
         polling = false;
         resume(idle_fiber());
@@ -316,6 +361,10 @@ bool round_of(void)
                 moved = true;
                 polling = false;
             }
+    if (!moved && now.may < now.threads) {
+        now.may += now.each;
+        moved = true;
+    }
     now.backwards = !now.backwards;
     now.polls = moved && polling ? now.polls + 1 : 0;
     return moved && now.polls < POLLS_MAX;
@@ -352,7 +401,9 @@ void run_blocks(int blocks, size_t shared)
 {
     now.each = (int)(blockDim.x * blockDim.y * blockDim.z);
     now.threads = now.left = blocks * now.each;
-    now.next = now.polls = 0;
+    now.next = now.polls = now.cluster_arrived = 0;
+    now.cluster_round = 0;
+    now.may = now.cluster ? now.each : now.threads;
     now.thread_of.assign((size_t)now.threads, thread());
     for (thread &t : now.thread_of)
         t.fiber = -1;
@@ -404,6 +455,8 @@ void begin_launch(dim3 grid, dim3 block, emulate_body body, void *user)
     now.body = body;
     now.user = user;
     now.on = now.current = -1;
+    now.base = 0;
+    now.cluster = 0;
 }
 
 } // namespace
@@ -448,6 +501,64 @@ cudaError_t emulate_run_together(dim3 grid, dim3 block, size_t shared, emulate_b
     now.together = true;
     run_blocks((int)grid.x, shared);
     return cudaSuccess;
+}
+
+cudaError_t emulate_run_cluster(dim3 grid, dim3 block, size_t shared, int cluster,
+                                emulate_body body, void *user)
+{
+    unsigned threads = block.x * block.y * block.z, blocks = (unsigned)cluster;
+    if (!launch_fits(grid, block) || grid.y != 1 || grid.z != 1 || threads % WARP || cluster < 1 ||
+        cluster > CLUSTER_MAX || grid.x % blocks)
+        return cudaErrorInvalidConfiguration;
+    if (shared > 227u << 10)
+        return cudaErrorInvalidValue;
+    begin_launch(grid, block, body, user);
+    now.together = true;
+    now.cluster = cluster;
+    for (now.base = 0; now.base < grid.x; now.base += blocks) {
+        blockIdx = {now.base, 0, 0};
+        run_blocks(cluster, shared);
+    }
+    return cudaSuccess;
+}
+
+int emulate_cluster_rank(void)
+{
+    return now.cluster ? now.current / now.each : 0;
+}
+
+void async_cluster_arrive(void)
+{
+    thread *t = &now.thread_of[(size_t)now.current];
+    if (!now.cluster)
+        emulate_fail("a cluster's barrier in a kernel without clusters");
+    if (t->cluster_round > now.cluster_round)
+        emulate_fail("a thread that arrives twice at the cluster's barrier");
+    t->cluster_round = now.cluster_round + 1;
+    now.cluster_arrived++;
+    cluster_check();
+}
+
+void async_cluster_wait(void)
+{
+    thread *t = &now.thread_of[(size_t)now.current];
+    uint64_t round = now.cluster_round;
+    if (!t->cluster_round || (t->cluster_round < round))
+        emulate_fail("a thread that waits at the cluster's barrier before it arrives");
+    if (t->cluster_round > round)
+        wait_for("the cluster's barrier", &now.cluster_round, round);
+}
+
+struct async *async_of(int rank)
+{
+    if (rank < 0 || rank >= now.cluster)
+        emulate_fail("a block that is not of the cluster");
+    hall *h = &now.halls[(size_t)rank];
+    if (!h->async)
+        emulate_fail("shared memory of a block that has not begun");
+    if (!h->left)
+        emulate_fail("shared memory of a block that has ended");
+    return h->async;
 }
 
 void emulate_yield(void)

@@ -4,16 +4,16 @@
  * this header included first (see meson.build), and their launchers then run the kernel before they
  * return. Sanitizers see every access, so an index that is wrong by one is found here.
  *
- * Blocks run one after the other, but those of emulate_launch_together side by side, each with its
- * own dynamic shared memory (static shared memory is one for all). A block's threads are fibers,
- * each of which runs until it waits (at a barrier, or for the other lanes of a warp). They run in
- * ascending order at first and reverse the order after each round of waiting, so that a missing
- * barrier has a good chance to show. Asynchronous copies arrive when they are waited for and not
- * before. A block whose threads all wait for something that cannot come, and lanes that meet in
- * different operations, end the program with a line that says where.
+ * Blocks run one after the other, but those of emulate_launch_together and those of a cluster side
+ * by side, each with its own dynamic shared memory (static shared memory is one for all). A block's
+ * threads are fibers, each of which runs until it waits (at a barrier, or for the other lanes of a
+ * warp). They run in ascending order at first and reverse the order after each round of waiting, so
+ * that a missing barrier has a good chance to show. Blocks of a cluster begin as late as they can.
+ * Asynchronous copies arrive when they are waited for and not before. A block whose threads all
+ * wait for something that cannot come, and lanes that meet in different operations, end the program
+ * with a line that says where.
  *
- * hopper.h has what is Hopper's own. Memory order between blocks, textures and clusters are not
- * emulated.
+ * hopper.h has what is Hopper's own. Memory order between blocks and textures are not emulated.
  */
 #ifndef INFERD_TESTS_EMULATE_EMULATE_H
 #define INFERD_TESTS_EMULATE_EMULATE_H
@@ -63,6 +63,17 @@ inline cudaError_t emulate_launch_together(dim3 grid, dim3 block, size_t shared,
 {
     return emulate_run_together(
         grid, block, shared, [](void *user) { (*static_cast<F *>(user))(); }, &body);
+}
+
+/* Runs the blocks of a one-dimensional grid in clusters, those of one side by side. */
+cudaError_t emulate_run_cluster(dim3 grid, dim3 block, size_t shared, int cluster,
+                                emulate_body body, void *user);
+
+template <class F>
+inline cudaError_t emulate_launch_cluster(dim3 grid, dim3 block, size_t shared, int cluster, F body)
+{
+    return emulate_run_cluster(
+        grid, block, shared, cluster, [](void *user) { (*static_cast<F *>(user))(); }, &body);
 }
 
 /* Lets other threads run. A kernel calls this where it asks memory again and again for what another

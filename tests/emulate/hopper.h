@@ -13,9 +13,11 @@
  *                  behind the writing thread's proxy fence
  *   mbarriers      count arrivals and bytes; one that is not initialised, an arrival or bytes too
  *                  many, a wait that cannot end and anything left at the block's end are errors
+ *   clusters       what a block sends to another lands late and in any order, and is an error if
+ *                  the other has not begun or has ended
  *
- * Not here: im2col, multicast, clusters, the order of memory between blocks, and what generic reads
- * of a load's bytes see without a wait (poison, mostly).
+ * Not here: im2col, multicast, the order of memory between blocks, and what generic reads of a
+ * load's bytes see without a wait (poison, mostly).
  */
 #ifndef INFERD_TESTS_EMULATE_HOPPER_H
 #define INFERD_TESTS_EMULATE_HOPPER_H
@@ -46,6 +48,12 @@ void emulate_tensor_store(const void *map, const void *from, int rank, const int
 void emulate_bulk_commit(void);
 void emulate_bulk_wait(int pending);
 
+int emulate_cluster_rank(void);
+void emulate_cluster_arrive(void);
+void emulate_cluster_wait(void);
+/* 16 bytes to the same place of another block, counted by its barrier at the same place. */
+void emulate_peer_push(void *to, const uint32_t *words, uint64_t *barrier, int rank);
+
 void emulate_put(void *shared, const void *from, size_t size);
 void emulate_proxy_fence(void);
 
@@ -55,5 +63,15 @@ void emulate_wgmma_wait(int pending);
 /* d: n / 2 registers of 4 bytes. a is a descriptor, or the four registers of `fragment`. */
 void emulate_wgmma(int type, int n, void *d, uint64_t a, const uint32_t *fragment, uint64_t b,
                    bool transposed, bool keep);
+
+/* --- faults on purpose --- */
+
+/* The places of code that have ordered anything so far: each wait, arrival, fence and commit of
+ * each kernel that ran. */
+int emulate_sites(void);
+const char *emulate_site(int site); /* the instruction there */
+bool emulate_site_counts(int site); /* whether it waits for all but some groups */
+/* From now on the instruction at a place does nothing, or if `weaker` waits for one group less. */
+void emulate_leave_out(int site, bool weaker);
 
 #endif

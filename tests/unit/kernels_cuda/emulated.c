@@ -17,7 +17,7 @@ static const struct cuda_family *const families[] = {
     &cuda_family_own_recurrent, &cuda_family_own_image, &cuda_family_own_norm,
     &cuda_family_own_index,     &cuda_family_own_quant, &cuda_family_own_bytes,
     &cuda_family_lt_bytes,      &cuda_family_lt_f8,     &cuda_family_plugin,
-    &cuda_family_own_product,   &cuda_family_lt_head,
+    &cuda_family_own_product,   &cuda_family_lt_head,   &cuda_family_own_matmul,
 };
 
 /* --- functions of the module and of CUDA that the families and plugins call --- */
@@ -178,6 +178,7 @@ void emulated_init(struct emulated *b)
     *b = (struct emulated){.device = {.base.backend = &backend_emulated}};
     b->device.properties.multiProcessorCount = 132;
     b->device.properties.major = 9; /* so that kernels for Hopper are among the candidates */
+    assert_int_equal(setenv("INFERD_OWN_MATMUL", "1", 1), 0);
     assert_int_equal(cuda_lt_new(0, &b->device.lt, NULL), STATUS_OK);
     lt_adopt(b->device.lt, &fake_lt);
     b->stream = (struct backend_stream){.device = &b->device, .bad_index = &b->flag};

@@ -181,3 +181,23 @@ cudaError_t probe_convert(int to, int wide, const double *x, int n, void *y)
         return cudaErrorInvalidValue;
     }
 }
+
+int probe_sites(void)
+{
+    return emulate_sites();
+}
+
+const char *probe_site(int site)
+{
+    return emulate_site(site);
+}
+
+bool probe_site_counts(int site)
+{
+    return emulate_site_counts(site);
+}
+
+void probe_leave_out(int site, bool weaker)
+{
+    emulate_leave_out(site, weaker);
+}

@@ -28,6 +28,12 @@ cudaError_t probe_ballot(const float *x, uint32_t *bits);
 /* y[i] = x[i] converted to type `to` by number_from, from float or (if `wide`) from double. */
 cudaError_t probe_convert(int to, int wide, const double *x, int n, void *y);
 
+/* The emulator's faults on purpose (tests/emulate/hopper.h). */
+int probe_sites(void);
+const char *probe_site(int site);
+bool probe_site_counts(int site);
+void probe_leave_out(int site, bool weaker); /* -1: none */
+
 #ifdef __cplusplus
 }
 #endif

@@ -99,6 +99,40 @@ static void every_candidate(void **state)
     }
 }
 
+/* Products on Hopper are offered to those who ask for them, and to no other device. */
+static uint32_t count_products(struct emulated *b, const struct ir_graph *graph)
+{
+    uint32_t n = 0;
+    struct list *list = calloc(1, sizeof(*list));
+    assert_non_null(list);
+    assert_int_equal(backend_emulated.candidates(b->trial.device, graph, ir_node(graph, 0),
+                                                 PRECISION_F16, keep, list, NULL),
+                     STATUS_OK);
+    for (uint32_t i = 0; i < list->n; i++)
+        n += list->items[i].id >> 16 == CUDA_FAMILY_OWN_MATMUL;
+    free(list);
+    return n;
+}
+
+static void products_by_request(void **state)
+{
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
+    (void)state;
+    for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
+        if (strcmp(kind->name, "matmul-deep") != 0)
+            continue;
+        struct ir_graph *graph = case_new(kind, 131);
+        assert_int_equal(count_products(&b, graph), KERNEL_MATMUL_VARIANTS);
+        b.device.properties.major = 8;
+        assert_int_equal(count_products(&b, graph), 0);
+        b.device.properties.major = 9;
+        assert_int_equal(unsetenv("INFERD_OWN_MATMUL"), 0);
+        assert_int_equal(count_products(&b, graph), 0);
+        ir_graph_free(graph);
+    }
+}
+
 /* With two multiprocessors the directions of a layer follow one another. */
 static void recurrent_on_a_small_device(void **state)
 {
@@ -480,6 +514,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_candidate_in_bytes), cmocka_unit_test(every_reformat),
         cmocka_unit_test(every_reformat_of_bytes),  cmocka_unit_test(stored_tactics_are_checked),
         cmocka_unit_test(gather_raises_the_flag),   cmocka_unit_test(scatter_raises_the_flag),
+        cmocka_unit_test(products_by_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products of 16-bit floats by constant weights, and 1x1 convolutions, by our own kernel for Hopper
+ * (kernels/cuda/matmul.cuh): with bias, residual and activation, the exact GELU among them, in one
+ * launch. A node is read as cuBLASLt's families read it. Refused: loops around a product, and what
+ * is more than a bias, a residual and one activation.
+ *
+ * Offered only if the environment has INFERD_OWN_MATMUL, until the kernel has been seen to be right
+ * and quicker on hardware. A plan that has it runs without that.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/compiler.h"
+#include "engine/cuda/lt.h"
+#include "engine/cuda/own.h"
+
+struct matmul_op {
+    struct backend_op base;
+    int32_t variant;
+    uint32_t bias, residual; /* inputs of the node, or IR_NONE */
+    struct kernel_matmul matmul;
+};
+
+/* By variant: rows and columns of a tile, and whether a block has two tiles at a time, or how many
+ * blocks have one tile. */
+static const char *const names[] = {
+    "128x256",     "128x192",     "128x128",     "128x128 apart", "64x256 apart", "64x128 apart",
+    "64x64 apart", "64x32 by 2",  "64x32 by 4",  "64x32 by 8",    "64x64 by 2",   "64x64 by 4",
+    "64x64 by 8",  "64x128 by 2", "64x128 by 4", "64x128 by 8",
+};
+_Static_assert(ARRAY_LEN(names) == KERNEL_MATMUL_VARIANTS, "each row of the kernel's table");
+
+static const struct lt_kind *kind_of(const struct ir_node *node)
+{
+    return node->op == IR_OP_CONV ? &lt_kind_conv : &lt_kind_matmul;
+}
+
+/* --- steps --- */
+
+static bool read_binary(const struct lt_step *step, struct matmul_op *op)
+{
+    bool full = step->operand == LT_OPERAND_FULL, behind = op->matmul.func != IR_UNARY_IDENTITY;
+    uint32_t *to = full ? &op->residual : &op->bias;
+    if (step->func != IR_BINARY_ADD || *to != IR_NONE ||
+        (!full && (step->operand != LT_OPERAND_VECTOR || behind)))
+        return false;
+    *to = step->input;
+    op->matmul.late = full && behind;
+    return true;
+}
+
+/* An activation behind a residual that is late would be a second one. */
+static bool read_unary(const struct ir_epilogue *step, struct matmul_op *op)
+{
+    bool known = step->func == IR_UNARY_RELU || step->func == IR_UNARY_GELU ||
+                 step->func == IR_UNARY_GELU_TANH || step->func == IR_UNARY_SWISH;
+    if (!known || op->matmul.func != IR_UNARY_IDENTITY)
+        return false;
+    op->matmul.func = (int32_t)step->func;
+    op->matmul.alpha = step->alpha;
+    return true;
+}
+
+static bool read_steps(const struct ir_node *node, const struct lt_steps *steps,
+                       struct matmul_op *op)
+{
+    uint32_t first = steps->n - node->n_epilogue; /* 1 if there is a bias */
+    op->bias = op->residual = IR_NONE;
+    op->matmul.func = IR_UNARY_IDENTITY;
+    for (uint32_t i = 0; i < steps->n; i++)
+        if (!(steps->step[i].binary ? read_binary(&steps->step[i], op)
+                                    : read_unary(&node->epilogue[i - first], op)))
+            return false;
+    return true;
+}
+
+/* `dtype` and `exact` as lt_kind's. */
+static bool read_matmul(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                        bool exact, struct matmul_op *op)
+{
+    struct lt_product p;
+    if (node->n_outputs != 1 || !kind_of(node)->read(graph, node, dtype, exact, LT_PACKED_NK, &p) ||
+        (p.dtype != DTYPE_F16 && p.dtype != DTYPE_BF16) || p.trans_a || p.n_loops ||
+        p.batch.n != 1 || p.b_elements != (uint64_t)p.n * (uint64_t)p.k)
+        return false;
+    op->matmul = (struct kernel_matmul){
+        .rows = p.m, .cols = p.n, .depth = p.k, .dtype = (int32_t)p.dtype, .scale = p.alpha};
+    return read_steps(node, &p.steps, op);
+}
+
+/* --- tactics --- */
+
+static uint64_t packed_bytes(const struct kernel_matmul *p)
+{
+    return (uint64_t)kernel_matmul_packed_rows(p->cols) *
+           (uint64_t)kernel_matmul_packed_depth(p->depth) * dtype_size((enum dtype)p->dtype);
+}
+
+static void fill(const struct ir_graph *graph, const struct ir_node *node,
+                 const struct matmul_op *op, enum dtype dtype, int32_t variant,
+                 struct tactic *tactic)
+{
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    char detail[TACTIC_NAME_MAX];
+    snprintf(detail, sizeof(detail), "%s %s", dtype_name((enum dtype)op->matmul.dtype),
+             names[variant - 1]);
+    cuda_tactic(tactic, &cuda_family_own_matmul, (uint32_t)variant, graph, node, dtype,
+                kind_of(node)->layout, detail);
+    for (uint32_t i = 1; i < tactic->n_in; i++) {
+        const struct ir_tensor *t = cuda_input(graph, node, i);
+        bool like_y = t && i >= ir_node_own_inputs(node) && shape_equal(&t->shape, y);
+        tactic->in[i].format.layout = like_y ? kind_of(node)->layout : IR_LAYOUT_PLAIN;
+    }
+    tactic_port_pack(&tactic->in[1], packed_bytes(&op->matmul));
+}
+
+static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    enum dtype dtypes[3];
+    uint32_t n =
+        secure_getenv("INFERD_OWN_MATMUL") ? cuda_dtypes(graph, node, precision, dtypes) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct matmul_op op;
+        if (!read_matmul(graph, node, dtypes[i], false, &op))
+            continue;
+        for (int32_t v = 1; v <= KERNEL_MATMUL_VARIANTS; v++) {
+            struct kernel_call call = own_call_dry(device, v);
+            struct tactic tactic;
+            if (kernel_matmul(&call, &op.matmul) != cudaSuccess)
+                continue;
+            fill(graph, node, &op, dtypes[i], v, &tactic);
+            TRY(visit(user, &tactic, err));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* --- packing --- */
+
+/* Rows and columns of the constant as the node has it; true: they are columns and depth of the
+ * product. */
+static bool read_constant(const struct ir_node *node, const struct shape *b, int64_t *rows,
+                          int64_t *cols)
+{
+    bool conv = node->op == IR_OP_CONV;
+    *rows = b->dim[conv ? 0 : b->rank - 2];
+    *cols = b->dim[conv ? 1 : b->rank - 1];
+    return conv || ir_attr_int(node, IR_ATTR_TRANS_B) != 0;
+}
+
+static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                        void *to, struct error *err)
+{
+    const struct ir_tensor *b = cuda_input(graph, node, input);
+    struct kernel_matmul p = {.dtype = (int32_t)tactic_float(tactic)};
+    int64_t rows, cols;
+    size_t n;
+    if (input != 1 || !b || b->shape.rank < 2 || !shape_elements(&b->shape, &n) || n == 0 ||
+        (p.dtype != DTYPE_F16 && p.dtype != DTYPE_BF16))
+        return cuda_refuse(node, tactic, err);
+    bool by_columns = read_constant(node, &b->shape, &rows, &cols);
+    p.cols = by_columns ? rows : cols;
+    p.depth = by_columns ? cols : rows;
+    if (n != (uint64_t)p.cols * (uint64_t)p.depth || tactic->in[1].packed_bytes != packed_bytes(&p))
+        return cuda_refuse(node, tactic, err);
+    CLEANUP(cleanup_free) uint16_t *same = malloc(n * sizeof(*same));
+    if (!same)
+        return error_no_memory(err, "CUDA");
+    if (!cuda_constant_cast(b, (enum dtype)p.dtype, same, n))
+        return cuda_refuse(node, tactic, err);
+    memset(to, 0, packed_bytes(&p));
+    for (int64_t c = 0; c < p.cols; c++) {
+        uint16_t *row =
+            (uint16_t *)to + kernel_matmul_packed_row(c) * kernel_matmul_packed_depth(p.depth);
+        for (int64_t k = 0; k < p.depth; k++)
+            row[k] = same[by_columns ? c * p.depth + k : k * p.cols + c];
+    }
+    return STATUS_OK;
+}
+
+/* --- running --- */
+
+static enum status launch(struct backend_op *base, struct backend_stream *stream,
+                          void *const *inputs, void *const *outputs, void *workspace UNUSED,
+                          struct error *err)
+{
+    struct matmul_op *op = CONTAINER_OF(base, struct matmul_op, base);
+    struct kernel_call call = own_call(stream, op->variant);
+    op->matmul.a = inputs[0];
+    op->matmul.b = inputs[1];
+    op->matmul.bias = op->bias == IR_NONE ? NULL : inputs[op->bias];
+    op->matmul.residual = op->residual == IR_NONE ? NULL : inputs[op->residual];
+    op->matmul.y = outputs[0];
+    cudaError_t code = kernel_matmul(&call, &op->matmul);
+    return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "kernel_matmul");
+}
+
+static bool ports_fit(const struct tactic *tactic, const struct tactic *want)
+{
+    bool fit = tactic->n_in == want->n_in && tactic->n_out == want->n_out;
+    for (uint32_t i = 0; fit && i < tactic->n_in; i++)
+        fit = tactic->in[i].format.layout == want->in[i].format.layout &&
+              tactic->in[i].packed_bytes == want->in[i].packed_bytes;
+    return fit && tactic->out[0].format.layout == want->out[0].format.layout &&
+           !tactic->out[0].packed_bytes;
+}
+
+static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct tactic *tactic,
+                           struct backend_op **out, struct error *err)
+{
+    struct matmul_op made = {.base.launch = launch,
+                             .variant = (int32_t)cuda_tactic_variant(tactic)};
+    struct kernel_call call = own_call_dry(stream->device, made.variant);
+    struct tactic want;
+    if (made.variant < 1 || made.variant > KERNEL_MATMUL_VARIANTS ||
+        !read_matmul(graph, node, tactic_float(tactic), true, &made) ||
+        kernel_matmul(&call, &made.matmul) != cudaSuccess)
+        return cuda_refuse(node, tactic, err);
+    fill(graph, node, &made, tactic_float(tactic), made.variant, &want);
+    if (!ports_fit(tactic, &want))
+        return cuda_refuse(node, tactic, err);
+    return own_op_new(&made.base, sizeof(made), out, err);
+}
+
+const struct cuda_family cuda_family_own_matmul = {
+    .id = CUDA_FAMILY_OWN_MATMUL,
+    .candidates = candidates,
+    .pack = pack,
+    .prepare = prepare,
+};

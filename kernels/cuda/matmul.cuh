@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products of 16-bit floats by constant weights on Hopper: wgmma and tensor copies, with bias,
+ * residual and activation inside. docs/kernels.md has a drawing.
+ *
+ * A block has two warpgroups that multiply, and a third whose first thread loads. Stages of shared
+ * memory form a ring; a stage has 64 columns (128 bytes) of A's rows and of the weights' rows of
+ * one tile. Blocks walk the tiles grid by grid. The warpgroups either share a tile, each with half
+ * of its rows, or (APART) take the block's tiles in turn: then one stores while the other
+ * multiplies. Each lets the other begin when its own last products are under way: only then have
+ * all stages before the other's been filled, which the parity of an mbarrier cannot tell.
+ *
+ * Results go from registers to memory. Within 32 columns the weights' rows are packed in an order
+ * (kernel_matmul_packed_row) that gives a thread 8 neighbouring columns of a row, 16 bytes, and the
+ * four threads of a row 64 bytes. So there are no stages for results, no waiting for them, and
+ * edges are only conditions; memory beyond an edge is read as 0 by tensor copies.
+ */
+#ifndef INFERD_KERNELS_CUDA_MATMUL_CUH
+#define INFERD_KERNELS_CUDA_MATMUL_CUH
+
+#include "base/op_enums.h"
+#include "kernels/cuda/hopper_map.cuh"
+#include "kernels/cuda/hopper_mma.cuh"
+
+namespace matmul
+{
+
+constexpr int LINE = 128, STEP = 64; /* bytes and columns of a stage's rows */
+constexpr int SLAB = 64;             /* rows of a product */
+constexpr int PART = 32, LANE = 8;   /* columns of a part; of them, a thread's */
+constexpr int CONSUMERS = 2, THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
+constexpr int WARPS = HOPPER_WARPGROUP / 32;
+constexpr int TALL = 8; /* tiles, one above the other, that are walked together: see tile_at */
+
+struct job {
+    int rows, cols;
+    int m_tiles, n_tiles, steps;
+    float scale, alpha;
+    int func; /* enum ir_unary */
+    bool late, whole;
+    const void *bias, *residual;
+    void *y;
+};
+
+template <class T_, int SLABS_, int COLUMNS_, bool APART_, int STAGES_> struct shape {
+    typedef T_ T;
+    static constexpr int SLABS = SLABS_, COLUMNS = COLUMNS_, STAGES = STAGES_;
+    static constexpr bool APART = APART_;
+    static constexpr int ROWS = SLABS * SLAB; /* of a warpgroup */
+    static constexpr int TILE = APART ? ROWS : CONSUMERS * ROWS;
+    static constexpr int A = TILE * LINE, B = COLUMNS * LINE, STAGE = A + B;
+    static constexpr int SHARED = HOPPER_ALIGN + STAGES * STAGE + (2 * STAGES + CONSUMERS) * 8;
+    static constexpr int READERS = (APART ? 1 : CONSUMERS) * WARPS; /* of a stage */
+    static constexpr int PARTS = COLUMNS / PART;
+    static constexpr int AHEAD =
+        SLABS > 1 || PARTS < 3 ? 2 : 3; /* parts whose operands are under way */
+    static_assert(SHARED <= HOPPER_SHARED_MAX, "shared memory");
+    static_assert(SLABS * COLUMNS <= 256, "sums in registers");
+};
+
+template <class S> struct ring {
+    unsigned char *stages;
+    uint64_t *full, *empty;
+    uint64_t *turn; /* of each consumer, if they are apart */
+    __device__ explicit ring(unsigned char *raw)
+    {
+        stages = shared_aligned(raw);
+        full = reinterpret_cast<uint64_t *>(stages + S::STAGES * S::STAGE);
+        empty = full + S::STAGES;
+        turn = empty + S::STAGES;
+    }
+};
+
+/* Tiles in the order in which blocks take them: TALL rows of tiles, column after column. Blocks
+ * that run together read few rows of A and few of the weights then, which stay in the L2 cache. */
+struct tile_at {
+    int m, n;
+    __device__ __forceinline__ tile_at(const job &j, int at)
+    {
+        int band = at / (TALL * j.n_tiles), in = at - band * TALL * j.n_tiles;
+        int tall = min(TALL, j.m_tiles - band * TALL);
+        n = in / tall;
+        m = band * TALL + in - n * tall;
+    }
+};
+
+/* --- the thread that loads --- */
+
+template <class S>
+__device__ __forceinline__ void produce(const ring<S> &r, const CUtensorMap *a,
+                                        const CUtensorMap *b, const job &j)
+{
+    hopper_turn t = {0, 0};
+    for (int at = (int)blockIdx.x; at < j.m_tiles * j.n_tiles; at += (int)gridDim.x) {
+        tile_at tile(j, at);
+        for (int k = 0; k < j.steps; k++) {
+            unsigned char *to = r.stages + t.at * S::STAGE;
+            mbarrier_wait(r.empty + t.at, t.parity ^ 1);
+            mbarrier_expect(r.full + t.at, S::STAGE);
+            tensor_load_2d(to, a, r.full + t.at, k * STEP, tile.m * S::TILE);
+            tensor_load_2d(to + S::A, b, r.full + t.at, k * STEP, tile.n * S::COLUMNS);
+            t.next(S::STAGES);
+        }
+    }
+}
+
+/* --- what happens to sums --- */
+
+/* x times the normal distribution, which is 1/2 + x p(x^2), saturated: to |x| = 4.2 within 1.4e-5,
+ * beyond within 5e-5, where p keeps growing. No exponential: those units do 16 a clock, and a tile
+ * has 32,768 values. Infinities and NaN as in math_gelu. */
+__device__ __forceinline__ float gelu(float x)
+{
+    float w = x * x, p = 4.92382052e-11f;
+    p = fmaf(p, w, -4.79566326e-09f);
+    p = fmaf(p, w, 2.07247675e-07f);
+    p = fmaf(p, w, -5.2895653e-06f);
+    p = fmaf(p, w, 8.9835952e-05f);
+    p = fmaf(p, w, -0.00108645907f);
+    p = fmaf(p, w, 0.00974094036f);
+    p = fmaf(p, w, -0.066222077f);
+    p = fmaf(p, w, 0.398834578f);
+    return x * fma_saturated(x, p, 0.5f);
+}
+
+__device__ __forceinline__ float gelu_tanh(float x)
+{
+    float t = tanh_fast(x * fmaf(x * x, 0.0356774081f, 0.797884561f)), half = 0.5f * x;
+    return fmaf(half, t, half);
+}
+
+__device__ __forceinline__ float swish(float x, float alpha)
+{
+    return x * __fdividef(1.0f, 1.0f + exp2_fast(x * alpha * -1.44269504f));
+}
+
+/* One branch for all values, which is the same in all threads. */
+template <int N> __device__ __forceinline__ void activate(const job &j, float (&v)[N])
+{
+    if (j.func == IR_UNARY_RELU) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = v[i] < 0 ? 0 : v[i];
+    } else if (j.func == IR_UNARY_GELU) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = gelu(v[i]);
+    } else if (j.func == IR_UNARY_GELU_TANH) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = gelu_tanh(v[i]);
+    } else if (j.func == IR_UNARY_SWISH) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = swish(v[i], j.alpha);
+    }
+}
+
+/* LANE numbers of 16 bits at element `at`, of which `left` are there. */
+__device__ __forceinline__ uint4 fetch(const void *from, int64_t at, int left, bool whole)
+{
+    const uint16_t *p = static_cast<const uint16_t *>(from) + at;
+    if (whole && left >= LANE)
+        return __ldg(reinterpret_cast<const uint4 *>(p));
+    uint32_t w[LANE / 2];
+#pragma unroll
+    for (int i = 0; i < LANE / 2; i++)
+        w[i] = (2 * i < left ? (uint32_t)__ldg(p + 2 * i) : 0) |
+               (2 * i + 1 < left ? (uint32_t)__ldg(p + 2 * i + 1) << 16 : 0);
+    return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+template <class T> __device__ __forceinline__ void unpack(const uint4 &from, float (&v)[LANE])
+{
+    const uint32_t w[LANE / 2] = {from.x, from.y, from.z, from.w};
+#pragma unroll
+    for (int i = 0; i < LANE / 2; i++) {
+        float2 two = pair_floats<T>(w[i]);
+        v[2 * i] = two.x;
+        v[2 * i + 1] = two.y;
+    }
+}
+
+template <class T, int N>
+__device__ __forceinline__ void put(void *to, int64_t at, int left, bool whole, const float (&v)[N],
+                                    int from)
+{
+    uint16_t *p = static_cast<uint16_t *>(to) + at;
+    uint32_t w[LANE / 2];
+#pragma unroll
+    for (int i = 0; i < LANE / 2; i++)
+        w[i] = pair_of<T>(v[from + 2 * i], v[from + 2 * i + 1]);
+    if (whole && left >= LANE) {
+        *reinterpret_cast<uint4 *>(p) = make_uint4(w[0], w[1], w[2], w[3]);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < LANE; i++)
+        if (i < left)
+            p[i] = (uint16_t)(w[i / 2] >> i % 2 * 16);
+}
+
+/* What is added to a thread's values of a part: 8 columns of rows `row` and `row` + 8. */
+struct operands {
+    uint4 bias, residual[2];
+    __device__ __forceinline__ void load(const job &j, int row, int column)
+    {
+        int left = j.cols - column;
+        bias = residual[0] = residual[1] = make_uint4(0, 0, 0, 0);
+        if (left <= 0)
+            return;
+        if (j.bias)
+            bias = fetch(j.bias, column, left, j.whole);
+#pragma unroll
+        for (int up = 0; up < 2; up++)
+            if (j.residual && row + 8 * up < j.rows)
+                residual[up] =
+                    fetch(j.residual, (int64_t)(row + 8 * up) * j.cols + column, left, j.whole);
+    }
+};
+
+template <class T>
+__device__ __forceinline__ void add_residual(const operands &with, float (&v)[2 * LANE])
+{
+#pragma unroll
+    for (int up = 0; up < 2; up++) {
+        float z[LANE];
+        unpack<T>(with.residual[up], z);
+#pragma unroll
+        for (int i = 0; i < LANE; i++)
+            v[up * LANE + i] += z[i];
+    }
+}
+
+/* Sums of a part, in the order of its columns: see kernel_matmul_packed_row. */
+template <class S>
+__device__ __forceinline__ void finish(const job &j, const float (&sum)[S::COLUMNS / 2], int part,
+                                       const operands &with, int row, int column)
+{
+    float v[2 * LANE], bias[LANE];
+    unpack<typename S::T>(with.bias, bias);
+#pragma unroll
+    for (int up = 0; up < 2; up++)
+#pragma unroll
+        for (int i = 0; i < LANE; i++)
+            v[up * LANE + i] = fmaf(sum[4 * (4 * part + i / 2) + 2 * up + i % 2], j.scale, bias[i]);
+    if (j.residual && !j.late)
+        add_residual<typename S::T>(with, v);
+    activate(j, v);
+    if (j.residual && j.late)
+        add_residual<typename S::T>(with, v);
+#pragma unroll
+    for (int up = 0; up < 2; up++)
+        if (row + 8 * up < j.rows)
+            put<typename S::T>(j.y, (int64_t)(row + 8 * up) * j.cols + column, j.cols - column,
+                               j.whole, v, up * LANE);
+}
+
+/* --- a consumer --- */
+
+template <class S> struct consumer {
+    typedef typename S::T T;
+    const ring<S> &r;
+    const job &j;
+    int group;
+    hopper_turn t;
+    uint32_t mine; /* parity of r.turn: the first consumer's first turn has come */
+
+    __device__ consumer(const ring<S> &shared, const job &todo, int warpgroup)
+        : r(shared), j(todo), group(warpgroup), t({0, 0}), mine(warpgroup == 0)
+    {
+    }
+
+    /* Passes over stages that the other warpgroup reads. */
+    __device__ __forceinline__ void skip(int stages)
+    {
+        int at = t.at + stages, rounds = at / S::STAGES;
+        t.at = at - rounds * S::STAGES;
+        t.parity ^= (uint32_t)rounds & 1;
+    }
+
+    __device__ __forceinline__ void free_stage(int at)
+    {
+        if (threadIdx.x % 32 == 0)
+            mbarrier_arrive(r.empty + at);
+    }
+
+    /* The products of the stage at t. */
+    __device__ __forceinline__ void step(float (&sum)[S::SLABS][S::COLUMNS / 2], bool keep)
+    {
+        uint32_t a = shared_address(r.stages + t.at * S::STAGE), b = a + S::A;
+        if (!S::APART)
+            a += (uint32_t)(group * S::ROWS * LINE);
+#pragma unroll
+        for (int s = 0; s < S::SLABS; s++)
+            wgmma_hold(sum[s]);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < LINE; k += 32)
+#pragma unroll
+            for (int s = 0; s < S::SLABS; s++)
+                wgmma<T>(sum[s], descriptor_rows<LINE>(a + s * SLAB * LINE + k),
+                         descriptor_rows<LINE>(b + k), keep || k > 0);
+        wgmma_commit();
+#pragma unroll
+        for (int s = 0; s < S::SLABS; s++)
+            wgmma_hold(sum[s]);
+    }
+
+    /* All products of a tile. A stage is free when the products behind it are under way. */
+    __device__ __forceinline__ void multiply(float (&sum)[S::SLABS][S::COLUMNS / 2])
+    {
+        int before = -1;
+        if (S::APART) {
+            mbarrier_wait(r.turn + group, mine);
+            mine ^= 1;
+        }
+#pragma unroll 1
+        for (int k = 0; k < j.steps; k++) {
+            mbarrier_wait(r.full + t.at, t.parity);
+            step(sum, k > 0);
+            if (k > 0) {
+                wgmma_wait<1>();
+                free_stage(before);
+            }
+            before = t.at;
+            t.next(S::STAGES);
+        }
+        if (S::APART && threadIdx.x % 32 == 0)
+            mbarrier_arrive(r.turn + (CONSUMERS - 1 - group));
+        wgmma_wait<0>();
+#pragma unroll
+        for (int s = 0; s < S::SLABS; s++)
+            wgmma_hold(sum[s]);
+        free_stage(before);
+    }
+
+    /* Operands are asked for some parts ahead, since they may come from far. */
+    __device__ __forceinline__ void store(const float (&sum)[S::COLUMNS / 2], int row, int column)
+    {
+        operands with[S::AHEAD];
+#pragma unroll
+        for (int i = 0; i < S::AHEAD; i++)
+            with[i].load(j, row, column + i * PART);
+#pragma unroll
+        for (int i = 0; i < S::PARTS; i++) {
+            operands now = with[i % S::AHEAD];
+            if (i + S::AHEAD < S::PARTS)
+                with[i % S::AHEAD].load(j, row, column + (i + S::AHEAD) * PART);
+            if (column + i * PART < j.cols)
+                finish<S>(j, sum, i, now, row, column + i * PART);
+        }
+    }
+
+    __device__ __forceinline__ void run(void)
+    {
+        int thread = (int)threadIdx.x % HOPPER_WARPGROUP, turn = 0;
+        int row = thread / 32 * 16 + thread % 32 / 4 + (S::APART ? 0 : group * S::ROWS);
+        for (int at = (int)blockIdx.x; at < j.m_tiles * j.n_tiles; at += (int)gridDim.x, turn++) {
+            if (S::APART && turn % CONSUMERS != group) {
+                skip(j.steps);
+                continue;
+            }
+            float sum[S::SLABS][S::COLUMNS / 2];
+            multiply(sum);
+            tile_at tile(j, at);
+#pragma unroll
+            for (int s = 0; s < S::SLABS; s++)
+                store(sum[s], tile.m * S::TILE + s * SLAB + row,
+                      tile.n * S::COLUMNS + thread % 4 * LANE);
+        }
+    }
+};
+
+template <class S>
+__global__ void __launch_bounds__(THREADS, 1)
+    kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+           const __grid_constant__ job j)
+{
+    KERNEL_SHARED(unsigned char, raw);
+    ring<S> r(raw);
+    int group = (int)threadIdx.x / HOPPER_WARPGROUP;
+    if (threadIdx.x == 0) {
+        tensor_prefetch(&a);
+        tensor_prefetch(&b);
+        for (int i = 0; i < S::STAGES; i++) {
+            mbarrier_init(r.full + i, 1);
+            mbarrier_init(r.empty + i, S::READERS);
+        }
+        for (int i = 0; i < CONSUMERS && S::APART; i++)
+            mbarrier_init(r.turn + i, WARPS);
+        mbarrier_fence();
+    }
+    __syncthreads();
+    if (group == CONSUMERS) {
+        registers_fewer<40>();
+        if (threadIdx.x == CONSUMERS * HOPPER_WARPGROUP)
+            produce<S>(r, &a, &b, j);
+    } else {
+        registers_more<232>();
+        consumer<S>(r, j, group).run();
+    }
+}
+
+/* --- launching --- */
+
+inline struct hopper_tensor rows_of(const void *data, int dtype, int64_t depth, int64_t pitch,
+                                    int64_t rows, int tall)
+{
+    struct hopper_tensor t = {};
+    t.data = data;
+    t.dtype = dtype;
+    t.rank = 2;
+    t.dim[0] = depth;
+    t.dim[1] = rows;
+    t.stride[0] = 1;
+    t.stride[1] = pitch;
+    t.box[0] = STEP;
+    t.box[1] = tall;
+    return t;
+}
+
+inline struct job job_of(const struct kernel_matmul &p, int tile, int columns)
+{
+    struct job j = {};
+    j.rows = (int)p.rows;
+    j.cols = (int)p.cols;
+    j.m_tiles = (j.rows + tile - 1) / tile;
+    j.n_tiles = (j.cols + columns - 1) / columns;
+    j.steps = (int)((p.depth + STEP - 1) / STEP);
+    j.scale = p.scale;
+    j.alpha = p.alpha;
+    j.func = p.func;
+    j.late = p.late;
+    j.whole = p.cols % LANE == 0 && (uintptr_t)p.y % 16 == 0 && (uintptr_t)p.residual % 16 == 0 &&
+              (uintptr_t)p.bias % 16 == 0;
+    j.bias = p.bias;
+    j.residual = p.residual;
+    j.y = p.y;
+    return j;
+}
+
+/* Numbers that the kernel counts in. */
+inline bool counts(const struct kernel_matmul &p, int tile, int columns)
+{
+    const int64_t most = INT32_MAX / 4;
+    return p.rows >= 1 && p.cols >= 1 && p.depth >= 1 && p.rows <= most && p.cols <= most &&
+           p.depth <= most &&
+           kernel_ceil_div(p.rows, tile) * kernel_ceil_div(p.cols, columns) <= most;
+}
+
+template <class S>
+cudaError_t launch_of(const struct kernel_call *call, const struct kernel_matmul &p)
+{
+    const int dtype = number_of<typename S::T>::dtype;
+    int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    if (!counts(p, S::TILE, S::COLUMNS))
+        return cudaErrorNotSupported;
+    struct hopper_tensor a = rows_of(p.a, dtype, p.depth, p.depth, p.rows, S::TILE);
+    struct hopper_tensor b = rows_of(p.b, dtype, p.depth, kernel_matmul_packed_depth(p.depth),
+                                     kernel_matmul_packed_rows(p.cols), S::COLUMNS);
+    if (!hopper_tensor_fits(&a) || !hopper_tensor_fits(&b))
+        return cudaErrorNotSupported;
+    if (call->dry)
+        return cudaSuccess;
+    CUtensorMap map[2];
+    cudaError_t code = hopper_map(&a, &map[0]);
+    if (code == cudaSuccess)
+        code = hopper_map(&b, &map[1]);
+    if (code != cudaSuccess)
+        return code;
+    struct job j = job_of(p, S::TILE, S::COLUMNS);
+    return KERNEL_LAUNCH(kernel<S>, (unsigned)min(multiprocessors, j.m_tiles * j.n_tiles), THREADS,
+                         S::SHARED, call, map[0], map[1], j);
+}
+
+} // namespace matmul
+
+#endif
