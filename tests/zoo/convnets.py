@@ -161,6 +161,24 @@ def inception_v3(seed=53, size=299):
     return g
 
 
+def densenet_tiny(seed=55, size=32, growth=8):
+    """A patch of 2x2, and a dense block: each layer normalises all that came before it."""
+    g = Graph("densenet_tiny", 13, seed * 1000)
+    x = g.input("input", ["batch", 4, size, size])
+    parts, c = [_conv(g, "patches", x, 4, 16, 2, 2, bias=True)], 16
+    for i in range(3):
+        s = f"layer{i + 1}"
+        x = parts[0] if i == 0 else g.node("Concat", *parts, scope=s, axis=1)
+        y = g.node("Relu", _batch_norm(g, f"{s}.norm1", x, c), scope=s)
+        y = g.node("Relu", _conv(g, f"{s}.conv1", y, c, 4 * growth, 1, bias=True), scope=s)
+        parts.append(_conv(g, f"{s}.conv2", y, 4 * growth, growth, 3, 1, 1))
+        c += growth
+    x = g.node("Relu", _batch_norm(g, "norm", g.node("Concat", *parts, axis=1), c))
+    x = g.node("Flatten", g.node("GlobalAveragePool", x), axis=1)
+    g.output(_linear(g, "fc", x, c, 10), "output", ["batch", 10])
+    return g
+
+
 def vgg16(seed=54, size=224):
     g = Graph("vgg16", 13, seed * 1000)
     x, c, n = g.input("input", ["batch", 3, size, size]), 3, 0

@@ -157,7 +157,8 @@ static int write_plan(struct onnx_model *model, const struct settings *s, struct
         return 1;
     struct backend all = *options.device->backend;
     const struct backend *own = options.device->backend;
-    all.features = BACKEND_ATTENTION | BACKEND_MERGE;
+    all.features =
+        BACKEND_ATTENTION | BACKEND_MERGE | BACKEND_PICKS | BACKEND_JOINS | BACKEND_PATCHES;
     options.device->backend = &all;
     options.n_batches = 1;
     options.dims = s->import.dims;
