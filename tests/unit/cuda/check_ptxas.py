@@ -46,11 +46,13 @@ def check_self():
 
 def main():
     check_self()
-    wrong = []
+    wrong, total = [], 0
     for name in sys.argv[1:]:
         said, kernels = complaints(pathlib.Path(name).read_text(encoding="utf-8"))
-        wrong += said
+        wrong, total = wrong + said, total + kernels
         print(f"{pathlib.Path(name).name}: {kernels} kernels")
+    if not total:
+        wrong.append("ptxas has said nothing of any kernel")
     print("\n".join(wrong))
     return 1 if wrong else 0
 
