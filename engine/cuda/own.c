@@ -57,6 +57,26 @@ struct kernel_step own_channel_step(const struct kernel_view *y, enum ir_binary 
     return step;
 }
 
+void own_view_add_height(struct kernel_view *view)
+{
+    view->dim[3] = view->dim[2];
+    view->stride[3] = view->stride[2];
+    view->dim[2] = 1;
+    view->stride[2] = view->stride[3] * view->dim[3];
+    view->rank = 4;
+}
+
+void own_window_add_height(struct kernel_window *w)
+{
+    w->spatial = 2;
+    w->kernel[1] = w->kernel[0];
+    w->stride[1] = w->stride[0];
+    w->dilation[1] = w->dilation[0];
+    w->pad[1] = w->pad[0];
+    w->kernel[0] = w->stride[0] = w->dilation[0] = 1;
+    w->pad[0] = 0;
+}
+
 static void op_free(struct backend_op *op)
 {
     free(op);

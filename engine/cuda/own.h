@@ -46,6 +46,10 @@ bool own_window_read(const struct ir_node *node, uint32_t spatial, struct kernel
 bool own_conv_window_read(const struct ir_node *node, const struct shape *w,
                           struct kernel_window *window, bool *even);
 
+/* Give a view and a window of one spatial dim a height of 1. */
+void own_view_add_height(struct kernel_view *view);
+void own_window_add_height(struct kernel_window *window);
+
 /* Whether a stored tactic asks for any input to be packed. */
 bool own_packed(const struct tactic *tactic);
 

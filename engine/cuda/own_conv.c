@@ -110,32 +110,15 @@ static bool read_conv(const struct ir_graph *graph, const struct ir_node *node, 
 
 /* --- which kernels take it --- */
 
-/* Gives a view of one spatial dim a height of 1. */
-static void add_height(struct kernel_view *view)
-{
-    view->dim[3] = view->dim[2];
-    view->stride[3] = view->stride[2];
-    view->dim[2] = 1;
-    view->stride[2] = view->stride[3] * view->dim[3];
-    view->rank = 4;
-}
-
 static struct conv with_height(const struct conv *c)
 {
     struct conv two = *c;
-    struct kernel_window *w = &two.window;
-    add_height(&two.x);
-    add_height(&two.y);
+    own_view_add_height(&two.x);
+    own_view_add_height(&two.y);
+    own_window_add_height(&two.window);
     for (int32_t i = 0; i < two.epilogue.n; i++)
         if (two.epilogue.step[i].binary)
-            add_height(&two.epilogue.step[i].operand);
-    w->spatial = 2;
-    w->kernel[1] = w->kernel[0];
-    w->stride[1] = w->stride[0];
-    w->dilation[1] = w->dilation[0];
-    w->pad[1] = w->pad[0];
-    w->kernel[0] = w->stride[0] = w->dilation[0] = 1;
-    w->pad[0] = 0;
+            own_view_add_height(&two.epilogue.step[i].operand);
     return two;
 }
 

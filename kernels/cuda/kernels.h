@@ -171,6 +171,57 @@ cudaError_t kernel_conv_direct(const struct kernel_call *call, const struct kern
                                const void *weights, const float *bias, const struct kernel_view *y,
                                const struct kernel_epilogue *epilogue);
 
+/* --- depthwise_bytes.cu --- */
+
+/* Variants: channels of a thread; ANY window and number of channels, one at a time. */
+enum {
+    KERNEL_DEPTHWISE_BYTES_16 = 1,
+    KERNEL_DEPTHWISE_BYTES_8 = 2,
+    KERNEL_DEPTHWISE_BYTES_4 = 3,
+    KERNEL_DEPTHWISE_BYTES_ANY = 4,
+};
+
+/* As kernel_depthwise, of x in I8 or U8 by a scale; y is floats or 8 bits by a scale. Sums of
+ * products of x's integers (less 128 each if x is U8) and the INT8 weights, padding being x's zero
+ * point, become sum * scale[c] + bias[c], and then what the epilogue makes of them. Weights are
+ * packed [rows, kernel_depthwise_words, C, 4], with zeros behind a row's last tap. */
+cudaError_t kernel_depthwise_bytes(const struct kernel_call *call,
+                                   const struct kernel_window *window, const struct kernel_view *x,
+                                   const void *weights, const float *scale, const float *bias,
+                                   const struct kernel_view *y,
+                                   const struct kernel_epilogue *epilogue);
+
+/* Groups of four taps in a row of a filter. */
+static inline int64_t kernel_depthwise_words(int64_t columns)
+{
+    return (columns + 3) / 4;
+}
+
+/* --- conv_bytes.cu --- */
+
+enum { KERNEL_CONV_BYTES_VARIANTS = 3 }; /* from 1 on: tiles of 128x128, 128x64, 32x32 */
+
+/* How a filter lies in the packed weights [M, packed]: runs of bytes that lie one behind the other
+ * in x's memory, too, each with zeros up to `padded` bytes. Runs go by the channel (if x is plain),
+ * then the taps of all spatial dims but the last, then those of the last, of which a run may have
+ * all (`merged`). Within a run: its taps, then the channels of a group (unless x is plain). */
+struct kernel_runs {
+    int64_t runs, length, padded, packed;
+    bool plain, merged;
+};
+
+/* False: x is neither channels-last nor plain, or windows are too large. */
+bool kernel_conv_bytes_runs(const struct kernel_window *window, int32_t groups,
+                            const struct kernel_view *x, struct kernel_runs *out);
+
+/* Convolutions, as kernel_depthwise_bytes computes them, but with x's integers as they are. y's dim
+ * `axis` has its channels, which are innermost; its other dims are x's images and positions. A
+ * product is a convolution of images of one position. */
+cudaError_t kernel_conv_bytes(const struct kernel_call *call, const struct kernel_window *window,
+                              int32_t groups, const struct kernel_view *x, const void *weights,
+                              const float *scale, const float *bias, const struct kernel_view *y,
+                              int32_t axis, const struct kernel_epilogue *epilogue);
+
 /* --- product.cu --- */
 
 enum {

@@ -82,6 +82,18 @@ __device__ __forceinline__ void mma_m16n8k32(int32_t (&d)[4], const uint32_t (&a
 #endif
 }
 
+/* Returns c plus the products of four INT8 pairs, modulo 2^32. */
+__device__ __forceinline__ int32_t dot_bytes(uint32_t a, uint32_t b, int32_t c)
+{
+#ifdef INFERD_EMULATE
+    for (int i = 0; i < 32; i += 8)
+        c = (int32_t)((uint32_t)c + (uint32_t)((int8_t)(a >> i) * (int8_t)(b >> i)));
+    return c;
+#else
+    return __dp4a((int32_t)a, (int32_t)b, c);
+#endif
+}
+
 #ifndef INFERD_EMULATE
 __device__ __forceinline__ uint32_t mma_shared_address(const void *shared)
 {

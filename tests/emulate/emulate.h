@@ -249,6 +249,18 @@ inline unsigned __umulhi(unsigned a, unsigned b)
 {
     return (unsigned)((uint64_t)a * b >> 32);
 }
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector)
+{
+    uint64_t bytes = (uint64_t)high << 32 | low;
+    unsigned to = 0;
+    for (int i = 0; i < 4; i++) /* the sign bit of a selector is not emulated */
+        to |= (unsigned)(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return to;
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift)
+{
+    return (unsigned)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
 inline int __popc(unsigned x)
 {
     return __builtin_popcount(x);

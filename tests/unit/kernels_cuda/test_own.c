@@ -213,6 +213,8 @@ static void every_candidate_in_bytes(void **state)
     static const char *const needed[] = {
         "conv-1x1", "conv-wide", "matmul-wide", "pool",  "unary", "binary",    "quantise",
         "reshape",  "transpose", "concat",      "slice", "pad",   "attention", "layer-norm"};
+    static const char *const integers[] = {"conv-stem", "conv-depthwise", "conv-grouped",
+                                           "conv-line", "conv-odd"};
     CLEANUP(emulated_deinit) struct emulated b;
     emulated_init(&b);
     (void)state;
@@ -230,6 +232,8 @@ static void every_candidate_in_bytes(void **state)
         print_message("%-20s %u in FP8\n", kind->name, floats);
         for (size_t i = 0; i < ARRAY_LEN(needed); i++)
             assert_true((n > 0 && floats > 0) || strcmp(needed[i], kind->name) != 0);
+        for (size_t i = 0; i < ARRAY_LEN(integers); i++)
+            assert_true(n > 0 || strcmp(integers[i], kind->name) != 0);
     }
 }
 

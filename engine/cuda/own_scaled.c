@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions and products whose data is stored in INT8 or UINT8 by a scale, by our own kernels:
+ * what no library takes (few channels, groups, depthwise filters, UINT8, zero points beside
+ * padding), and what one takes as well. x stands for sx (p - zx) and the filter of channel c for
+ * sw[c] q, so that
+ *
+ *     y[c] = alpha sx sw[c] (sum(p q) - zx sum(q)) + bias[c]
+ *
+ * where p is zx outside of the image. The depthwise kernel reads UINT8 as p - 128.
+ *
+ * x may be plain where it has few channels, as images that clients send as bytes: no reordering
+ * comes before the first layer then. Behind the packed filters lie scales and bias, as fp32.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/cuda/own.h"
+#include "engine/cuda/scaled.h"
+
+enum { PLAIN_CHANNELS = 4 }; /* at most so many of a plain x */
+
+enum variant { TILES = 0, DEPTHWISE = 8 }; /* stored in plans, plus the kernel's own variant */
+
+static const char *const tile_names[] = {"", "128x128", "128x64", "32x32"};
+static const char *const depthwise_names[] = {"", "depthwise 16 channels", "depthwise 8 channels",
+                                              "depthwise 4 channels", "depthwise any window"};
+
+struct scaled {
+    struct kernel_window window;
+    int32_t groups;
+    uint32_t axis;                   /* of y's channels */
+    int64_t filters, of_group, taps; /* of_group: channels that a filter reads */
+    float alpha;
+    struct stored from;              /* how x is stored */
+    bool biased, depthwise, columns; /* columns: the weights are [K, N] */
+    struct kernel_view x, y;
+    struct kernel_runs runs;
+    struct kernel_epilogue epilogue;
+    uint64_t scale_at, bias_at, packed; /* in bytes */
+};
+
+struct scaled_op {
+    struct backend_op base;
+    const struct ir_node *node;
+    int32_t variant;
+    struct scaled scaled;
+};
+
+/* --- reading a node --- */
+
+static bool read_matmul(const struct ir_graph *graph, const struct ir_node *node, struct scaled *s)
+{
+    const struct shape *b = &cuda_input(graph, node, 1)->shape;
+    int64_t depth = s->x.dim[s->x.rank - 1], rows = 1;
+    s->columns = ir_attr_int(node, IR_ATTR_TRANS_B) == 0;
+    if (b->rank != 2 || s->x.rank < 2 || ir_attr_int(node, IR_ATTR_TRANS_A) ||
+        b->dim[s->columns ? 0 : 1] != depth || ir_attr_float(node, IR_ATTR_ALPHA) <= 0)
+        return false;
+    for (int32_t d = 0; d + 1 < s->x.rank; d++)
+        rows *= s->x.dim[d];
+    s->alpha = ir_attr_float(node, IR_ATTR_ALPHA);
+    s->groups = 1;
+    s->axis = (uint32_t)s->y.rank - 1;
+    s->window = (struct kernel_window){.spatial = 1, .kernel = {1}, .stride = {1}, .dilation = {1}};
+    s->x.rank = 3; /* images of one position */
+    s->x.dim[0] = rows;
+    s->x.dim[1] = s->x.stride[0] = s->x.stride[2] = depth;
+    s->x.dim[2] = s->x.stride[1] = 1;
+    s->filters = b->dim[s->columns ? 1 : 0];
+    s->of_group = depth;
+    s->taps = 1;
+    return true;
+}
+
+static bool read_conv(const struct ir_graph *graph, const struct ir_node *node, struct scaled *s)
+{
+    const struct shape *w = &cuda_input(graph, node, 1)->shape;
+    int64_t groups = ir_attr_int(node, IR_ATTR_GROUP);
+    bool even;
+    if (s->x.rank < 3 || s->x.rank > 5 || w->rank != (uint32_t)s->x.rank ||
+        !own_conv_window_read(node, w, &s->window, &even) || groups < 1 || groups > s->x.dim[1] ||
+        s->x.dim[1] % groups || w->dim[1] != s->x.dim[1] / groups)
+        return false;
+    s->alpha = 1;
+    s->groups = (int32_t)groups;
+    s->axis = 1;
+    s->filters = w->dim[0];
+    s->of_group = w->dim[1];
+    s->taps = 1;
+    for (int32_t d = 0; d < s->window.spatial; d++)
+        s->taps *= w->dim[2 + d];
+    s->depthwise = s->window.spatial <= 2 && groups == s->x.dim[1] && s->filters == groups;
+    return true;
+}
+
+static void read_places(struct scaled *s)
+{
+    const uint64_t align = BACKEND_ALIGN - 1;
+    int64_t each = s->runs.packed;
+    if (s->depthwise) {
+        int32_t last = s->window.spatial - 1;
+        each =
+            s->taps / s->window.kernel[last] * kernel_depthwise_words(s->window.kernel[last]) * 4;
+    }
+    s->scale_at = ((uint64_t)(s->filters * each) + align) & ~align;
+    s->bias_at = s->scale_at + (((uint64_t)s->filters * sizeof(float) + align) & ~align);
+    s->packed = s->bias_at + (((uint64_t)s->filters * sizeof(float) + align) & ~align);
+}
+
+/* `dtype` takes the place of F32; NONE: tensors have their types. */
+static bool scaled_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                        enum ir_layout layout, struct scaled *out)
+{
+    struct scaled s = {.axis = 1};
+    struct stored to;
+    const struct ir_tensor *x = cuda_input(graph, node, 0), *w = cuda_input(graph, node, 1);
+    bool conv = node->op == IR_OP_CONV;
+    if (!x || !w || node->n_outputs != 1 || !ir_tensor_is_constant(w) ||
+        !stored_read(graph, node->inputs[0], &s.from) ||
+        (s.from.dtype != DTYPE_I8 && s.from.dtype != DTYPE_U8) ||
+        !stored_read(graph, node->outputs[0], &to) || !own_view(x, dtype, layout, &s.x) ||
+        !own_view(ir_tensor(graph, node->outputs[0]), dtype,
+                  conv ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN, &s.y))
+        return false;
+    s.x.zero = (float)s.from.zero;
+    s.y.step = to.step;
+    s.y.zero = (float)to.zero;
+    s.biased = ir_node_own_inputs(node) > 2 && cuda_input(graph, node, 2);
+    if (!(conv ? read_conv : read_matmul)(graph, node, &s) ||
+        !cuda_epilogue(graph, node, &s.y, &s.epilogue) ||
+        (!s.depthwise && !kernel_conv_bytes_runs(&s.window, s.groups, &s.x, &s.runs)) ||
+        (s.depthwise && layout != IR_LAYOUT_CHANNELS_LAST))
+        return false;
+    if (s.depthwise && s.window.spatial == 1) {
+        own_view_add_height(&s.x);
+        own_view_add_height(&s.y);
+        own_window_add_height(&s.window);
+        for (int32_t i = 0; i < s.epilogue.n; i++)
+            if (s.epilogue.step[i].binary)
+                own_view_add_height(&s.epilogue.step[i].operand);
+    }
+    read_places(&s);
+    *out = s;
+    return true;
+}
+
+static cudaError_t scaled_call(const struct kernel_call *call, const struct scaled *s,
+                               const void *packed)
+{
+    const float *scale = packed ? (const void *)((const char *)packed + s->scale_at) : NULL;
+    const float *bias = packed ? (const void *)((const char *)packed + s->bias_at) : NULL;
+    return s->depthwise ? kernel_depthwise_bytes(call, &s->window, &s->x, packed, scale, bias,
+                                                 &s->y, &s->epilogue)
+                        : kernel_conv_bytes(call, &s->window, s->groups, &s->x, packed, scale, bias,
+                                            &s->y, (int32_t)s->axis, &s->epilogue);
+}
+
+/* --- candidates --- */
+
+struct ask {
+    struct cuda_device *device;
+    const struct ir_node *node;
+    enum precision precision;
+    tactic_visit visit;
+    void *user;
+};
+
+static enum status visit_one(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,
+                             enum ir_layout layout, const struct scaled *s, int32_t variant,
+                             struct error *err)
+{
+    const struct ir_tensor *y = ir_tensor(graph, ask->node->outputs[0]);
+    enum ir_layout to = ask->node->op == IR_OP_CONV ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN;
+    struct tactic tactic;
+    char detail[TACTIC_NAME_MAX];
+    snprintf(detail, sizeof(detail), "%s %s%s to %s",
+             s->depthwise ? depthwise_names[variant] : tile_names[variant],
+             dtype_name(s->from.dtype), layout == to ? "" : " nchw",
+             dtype_name(own_type(y->dtype, dtype)));
+    own_tactic(&tactic, &cuda_family_own_scaled,
+               (uint32_t)variant + (s->depthwise ? DEPTHWISE : TILES), graph, ask->node, dtype,
+               layout, to, detail);
+    for (uint32_t i = ir_node_own_inputs(ask->node); i < tactic.n_in; i++)
+        if (cuda_input(graph, ask->node, i) &&
+            !shape_equal(&cuda_input(graph, ask->node, i)->shape, &y->shape))
+            tactic.in[i].format.layout = IR_LAYOUT_PLAIN;
+    scaled_ports(graph, ask->node, s->biased, DTYPE_I8, s->packed, &tactic);
+    return ask->visit(ask->user, &tactic, err);
+}
+
+static enum status ask_layout(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,
+                              enum ir_layout layout, struct error *err)
+{
+    struct scaled s;
+    if (!scaled_read(graph, ask->node, dtype, layout, &s) ||
+        !scaled_constants_fit(graph, ask->node, s.biased, s.columns ? 1 : 0, s.filters, DTYPE_I8))
+        return STATUS_OK;
+    int32_t most = s.depthwise ? KERNEL_DEPTHWISE_BYTES_ANY : KERNEL_CONV_BYTES_VARIANTS;
+    bool usual = false; /* a depthwise kernel with unrolled loops takes it */
+    for (int32_t v = 1; v <= most; v++) {
+        struct kernel_call call = own_call_dry(ask->device, v);
+        if ((s.depthwise && v == KERNEL_DEPTHWISE_BYTES_ANY && usual) ||
+            (!s.depthwise && v == 1 && s.filters / s.groups <= 64) ||
+            (!s.depthwise && v == 2 && s.filters / s.groups <= 32) ||
+            scaled_call(&call, &s, NULL) != cudaSuccess)
+            continue;
+        usual = true;
+        TRY(visit_one(ask, graph, dtype, layout, &s, v, err));
+    }
+    return STATUS_OK;
+}
+
+static enum status ask_stored(void *user, const struct ir_graph *graph, struct error *err)
+{
+    const struct ask *ask = user;
+    const struct ir_tensor *x = cuda_input(graph, ask->node, 0);
+    enum dtype dtypes[3];
+    if (!x || cuda_dtypes(graph, ask->node, ask->precision, dtypes) == 0)
+        return STATUS_OK;
+    if (ask->node->op != IR_OP_CONV)
+        return ask_layout(ask, graph, dtypes[0], IR_LAYOUT_PLAIN, err);
+    if (x->shape.rank >= 3 && x->shape.dim[1] <= PLAIN_CHANNELS)
+        TRY(ask_layout(ask, graph, dtypes[0], IR_LAYOUT_PLAIN, err));
+    return ask_layout(ask, graph, dtypes[0], IR_LAYOUT_CHANNELS_LAST, err);
+}
+
+static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    struct ask ask = {device, node, precision, visit, user};
+    return node->n_outputs == 1 ? stored_each(graph, node, ask_stored, &ask, err) : STATUS_OK;
+}
+
+/* --- back from a tactic --- */
+
+static bool reread(const struct ir_graph *graph, const struct ir_node *node,
+                   const struct tactic *tactic, struct scaled *s, int32_t *variant)
+{
+    uint32_t number = cuda_tactic_variant(tactic);
+    enum ir_layout to = node->op == IR_OP_CONV ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN;
+    enum ir_layout from = tactic->n_in > 1 ? tactic->in[0].format.layout : IR_LAYOUT_OPAQUE;
+    enum dtype y = tactic->out[0].format.dtype;
+    if ((from != IR_LAYOUT_PLAIN && from != IR_LAYOUT_CHANNELS_LAST) ||
+        (node->op != IR_OP_CONV && from != IR_LAYOUT_PLAIN) || tactic->blob_size ||
+        tactic->out[0].format.layout != to ||
+        !scaled_read(graph, node, tactic->out[0].format.scale == IR_NO_SCALE ? y : DTYPE_NONE, from,
+                     s) ||
+        tactic->in[1].packed_bytes != s->packed)
+        return false;
+    *variant = (int32_t)number - (s->depthwise ? DEPTHWISE : TILES);
+    return *variant >= 1;
+}
+
+/* --- packing --- */
+
+/* The place of a filter's number in the packed weights. */
+static int64_t place_of(const struct scaled *s, int64_t filter, int64_t channel, int64_t tap)
+{
+    const struct kernel_runs *r = &s->runs;
+    int64_t columns = s->window.kernel[s->window.spatial - 1];
+    int64_t row = tap / columns, column = tap % columns, run, within;
+    if (s->depthwise) /* [rows, words, C, 4] */
+        return ((row * kernel_depthwise_words(columns) + column / 4) * s->filters + filter) * 4 +
+               column % 4;
+    if (r->plain) {
+        run = r->merged ? channel * (s->taps / columns) + row : channel * s->taps + tap;
+        within = r->merged ? column : 0;
+    } else {
+        run = r->merged ? row : tap;
+        within = (r->merged ? column * s->of_group : 0) + channel;
+    }
+    return filter * r->packed + run * r->padded + within;
+}
+
+static void pack_filter(const struct scaled *s, const struct scaled_constants *from, int64_t filter,
+                        char *to)
+{
+    float step = scaled_step(from->scale, filter);
+    double one = (double)s->alpha * (double)s->from.step * (double)step;
+    int64_t sum = 0, zero = s->from.zero - (s->depthwise && s->from.dtype == DTYPE_U8 ? 128 : 0);
+    for (int64_t c = 0; c < s->of_group; c++)
+        for (int64_t t = 0; t < s->taps; t++) {
+            int64_t at =
+                s->columns ? c * s->filters + filter : (filter * s->of_group + c) * s->taps + t;
+            int8_t q = scaled_byte(from->weights[at], step);
+            ((int8_t *)to)[place_of(s, filter, c, t)] = q;
+            sum += q;
+        }
+    ((float *)(void *)(to + s->scale_at))[filter] = (float)one;
+    ((float *)(void *)(to + s->bias_at))[filter] =
+        (float)((double)from->bias[filter] - one * (double)(zero * sum));
+}
+
+static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                        void *to, struct error *err)
+{
+    struct scaled s;
+    int32_t variant;
+    CLEANUP(scaled_constants_cleanup) struct scaled_constants from = {0};
+    bool fit = false;
+    if (input != 1 || !reread(graph, node, tactic, &s, &variant) ||
+        !scaled_constants_fit(graph, node, s.biased, s.columns ? 1 : 0, s.filters, DTYPE_I8))
+        return cuda_refuse(node, tactic, err);
+    TRY(scaled_constants_read(graph, node, s.biased, (uint64_t)(s.filters * s.of_group * s.taps),
+                              (uint64_t)s.filters, &from, &fit, err));
+    if (!fit)
+        return cuda_refuse(node, tactic, err);
+    memset(to, 0, s.packed);
+    for (int64_t filter = 0; filter < s.filters; filter++)
+        pack_filter(&s, &from, filter, to);
+    return STATUS_OK;
+}
+
+/* --- running --- */
+
+static enum status launch(struct backend_op *base, struct backend_stream *stream,
+                          void *const *inputs, void *const *outputs, void *workspace UNUSED,
+                          struct error *err)
+{
+    struct scaled_op *op = CONTAINER_OF(base, struct scaled_op, base);
+    struct kernel_call call = own_call(stream, op->variant);
+    op->scaled.x.data = inputs[0];
+    op->scaled.y.data = outputs[0];
+    cuda_epilogue_bind(&op->scaled.epilogue, op->node, inputs);
+    cudaError_t code = scaled_call(&call, &op->scaled, inputs[1]);
+    return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "convolution of bytes");
+}
+
+static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct tactic *tactic,
+                           struct backend_op **out, struct error *err)
+{
+    struct scaled_op made = {.base.launch = launch, .node = node};
+    if (!reread(graph, node, tactic, &made.scaled, &made.variant))
+        return cuda_refuse(node, tactic, err);
+    struct kernel_call call = own_call_dry(stream->device, made.variant);
+    for (uint32_t i = ir_node_own_inputs(node); i < tactic->n_in; i++)
+        if (tactic->in[i].packed_bytes)
+            return cuda_refuse(node, tactic, err);
+    if (scaled_call(&call, &made.scaled, NULL) != cudaSuccess)
+        return cuda_refuse(node, tactic, err);
+    return own_op_new(&made.base, sizeof(made), out, err);
+}
+
+const struct cuda_family cuda_family_own_scaled = {
+    .id = CUDA_FAMILY_OWN_SCALED,
+    .scales = true,
+    .candidates = candidates,
+    .pack = pack,
+    .prepare = prepare,
+};
