@@ -303,21 +303,41 @@ static void message_mark(struct connection *c)
         c->message_ns = c->loop->now_ns;
 }
 
+/* Where to read to: the session's own place, or staging, or both, one behind the other. */
+static uint32_t places(struct connection *c, struct iovec *at)
+{
+    struct loop *loop = c->loop;
+    size_t size = 0;
+    c->ops->buffer(c->session, &at[0].iov_base, &size);
+    at[0].iov_len = MIN(size, (size_t)READ_MOST);
+    at[1] = (struct iovec){loop->staging, LOOP_STAGING};
+    if (!size) {
+        at[0] = at[1];
+        if (!loop_aside(loop)) /* a rest of the input would have no place */
+            at[0].iov_len = MIN(at[0].iov_len, c->ops->wants(c->session));
+        return 1;
+    }
+    bool both = !c->tls && size <= READ_MOST && c->ops->goes_on && c->ops->goes_on(c->session);
+    return both && loop_aside(loop) ? 2 : 1;
+}
+
+static void input(struct connection *c, const struct iovec *at, uint32_t n, size_t came)
+{
+    for (uint32_t i = 0; i < n && came; i++) {
+        size_t size = MIN(came, at[i].iov_len);
+        c->ops->input(c->session, at[i].iov_base, size);
+        came -= size;
+    }
+}
+
 /* Reads once. GOT_MORE: there may be more. */
 static enum got read_once(struct connection *c)
 {
     struct loop *loop = c->loop;
-    void *at = NULL;
-    size_t size = 0;
-    c->ops->buffer(c->session, &at, &size);
-    size = MIN(size, (size_t)READ_MOST);
-    if (!size) {
-        at = loop->staging;
-        size = LOOP_STAGING;
-        if (!loop_aside(loop)) /* a rest of the input would have no place */
-            size = MIN(size, c->ops->wants(c->session));
-    }
-    ssize_t n = c->tls ? tls_recv(c->tls, at, size) : recv(c->fd, at, size, 0);
+    struct iovec at[2];
+    uint32_t n_at = places(c, at);
+    struct msghdr to = {.msg_iov = at, .msg_iovlen = n_at};
+    ssize_t n = c->tls ? tls_recv(c->tls, at->iov_base, at->iov_len) : recvmsg(c->fd, &to, 0);
     if (n < 0 && errno == EINTR)
         return GOT_MORE;
     if (n < 0) {
@@ -336,9 +356,10 @@ static enum got read_once(struct connection *c)
     c->active_ms = uv_now(&loop->uv);
     if (loop->shared->traces)
         message_mark(c);
-    c->ops->input(c->session, at, (size_t)n);
+    input(c, at, n_at, (size_t)n);
     loop_breathe(loop);
-    return (size_t)n < size && !c->tls ? GOT_ALL : GOT_MORE; /* TLS gives a record at a time */
+    size_t asked = at[0].iov_len + (n_at > 1 ? at[1].iov_len : 0);
+    return (size_t)n < asked && !c->tls ? GOT_ALL : GOT_MORE; /* TLS gives a record at a time */
 }
 
 /* Goes on with the handshake of TLS. False: it takes more bytes of the peer. */

@@ -7,6 +7,9 @@
 enum {
     FIRST_SLAB = 4 * 1024,
     BELIEVED_FIRST = 128 * 1024,
+    BELIEVED = 4,         /* a slab is so many times as large as what has come; */
+    BELIEVED_STEP = 3,    /* with the rounding of its size, so many times at least; */
+    BELIEVED_GROWN = 2,   /* beyond BELIEVED_FIRST of a message that grows in its place, so many */
     NEARLY_ALL = 1 << 20, /* a message of which less is missing waits for nobody */
 };
 
@@ -20,14 +23,28 @@ static size_t few_sizes(size_t size, size_t have)
     return within > have ? within : size;
 }
 
+/* The largest size up to `most` from which the message gets to its last slab in whole steps: so
+ * little of it moves when it grows for the last time. */
+static size_t on_the_way(size_t room, size_t most)
+{
+    while (room > most)
+        room = (room + BELIEVED_STEP - 1) / BELIEVED_STEP;
+    return room;
+}
+
 size_t session_slab_size(struct session_host *host, size_t have, size_t need)
 {
     size_t came = have + host->ops->queued(host);
-    size_t believed = have * (have <= BELIEVED_FIRST ? 4 : 2);
-    size_t most = slab_within(4 * came); /* what a size class adds is charged as well */
+    size_t most = slab_within(BELIEVED * came); /* what a size class adds is charged as well */
     size_t room = need > SESSION_LARGE ? need + SLAB_ALIGN : need;
-    size_t size = MIN(room, MAX(MIN(MAX(believed, came), most), (size_t)FIRST_SLAB));
-    return room >= SLAB_GROWN && size < SLAB_GROWN ? few_sizes(size, have) : size;
+    bool grown = room >= SLAB_GROWN;
+    size_t times = grown && have > BELIEVED_FIRST ? BELIEVED_GROWN : BELIEVED;
+    size_t believed = MAX(have * times, came + SLAB_ALIGN);
+    size_t size = MAX(MIN(believed, most), (size_t)FIRST_SLAB);
+    if (!grown)
+        size = MAX(on_the_way(room, size), have + 1);
+    size = MIN(room, MAX(size, (size_t)FIRST_SLAB));
+    return grown && size < SLAB_GROWN ? few_sizes(size, have) : size;
 }
 
 bool session_slab_move(struct session_host *host, struct slab **slab, size_t have, size_t size)

@@ -163,6 +163,9 @@ struct session_ops {
     /* A place for the peer's next bytes, if the session has one: large payloads are read there
      * directly, and input is given nothing else. Else `*size` is 0 and any buffer will do. */
     void (*buffer)(struct session *session, void **at, size_t *size);
+    /* Whether bytes behind those that `buffer` asks for may be read in the same call, and are then
+     * given to input after them: the session goes on taking input. NULL: no. */
+    bool (*goes_on)(const struct session *session);
     /* Bytes to the end of what has begun, at least 1. A host that has nothing set aside for
      * leftovers reads no more than that, so that there are none. */
     size_t (*wants)(const struct session *session);
@@ -193,9 +196,10 @@ struct session_ops {
 };
 
 /* The size of a slab for a message of `need` bytes of which `have` are here: there is room for the
- * bytes that have come, here and in the socket, and the message's word is taken for as many again
- * as are here, at first for three times as many, so that one of some 100 KiB is not moved. A large
- * message gets some bytes more, so that its payload can be aligned (slab_shift). */
+ * bytes that have come, here and in the socket, and the message's word is taken for three times as
+ * many again as are here, in such steps that half of it moves at most while it grows; or for as
+ * many again if it is so large that it grows in its place. A large message gets some bytes more, so
+ * that its payload can be aligned (slab_shift). */
 size_t session_slab_size(struct session_host *host, size_t have, size_t need);
 
 extern const struct session_ops session_framed;

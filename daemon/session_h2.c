@@ -419,6 +419,13 @@ static void h2_buffer(struct session *s, void **at, size_t *size)
     *at = place;
 }
 
+/* The frame that is landing does not end its message, so it hands on nothing. */
+static bool h2_goes_on(const struct session *s)
+{
+    const struct h2_stream *stream = s->landing;
+    return stream && stream->need - stream->have > s->landing_left;
+}
+
 static size_t h2_wants(const struct session *s)
 {
     if (s->calm.preface < H2_PREFACE)
@@ -506,6 +513,7 @@ const struct session_ops session_h2 = {
     .create = h2_create,
     .destroy = h2_destroy,
     .buffer = h2_buffer,
+    .goes_on = h2_goes_on,
     .wants = h2_wants,
     .due = h2_due,
     .input = h2_input,

@@ -5,6 +5,7 @@
     test_h2.py INFERD INFERCTL
 """
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -128,6 +129,43 @@ class Http2(harness.Served):
                 self.assertIn(X4, payload)
             if kind == h2.HEADERS and flags & h2.END_STREAM:
                 waiting.remove(stream)
+
+    def test_large_messages_in_mixed_frames(self):
+        """Frames of two messages of 1 MiB and small calls between them, sent at once: what lies
+        behind a frame is read with it. Some end in the middle of a message."""
+        n, size = 1 << 18, 16_384
+        peer = self.peer(settings=struct.pack(">HI", 4, 1 << 24))
+        peer.send(h2.frame(h2.WINDOW, 0, 0, struct.pack(">I", 1 << 28)))
+        for short in (None, 3 * size, 20 * size, 20 * size + 1):
+            datas = [random.Random(k).randbytes(4 * n) for k in range(2)]
+            bodies = [infer_body("wide", data, (1, n)) for data in datas]
+            streams = [peer.call(end=False) for _ in bodies]
+            if short:
+                bodies[1] = bodies[1][:short]
+            out, small, at = b"", [], [0, 0]
+            while any(a < len(b) for a, b in zip(at, bodies)):
+                for k, body in enumerate(bodies):
+                    part = body[at[k]:at[k] + size]
+                    at[k] += len(part)
+                    last = h2.END_STREAM if at[k] == len(body) else 0
+                    out += h2.frame(h2.DATA, last, streams[k], part) if part else b""
+                if len(small) < 30 and at[0] // size % 2:
+                    stream, call = peer.call(body=infer_body(), send=False)
+                    small.append(stream)
+                    out += call
+            peer.send(out)
+            got, waiting = {}, {*streams, *small}
+            while waiting:
+                kind, flags, stream, payload = peer.read()
+                if kind == h2.DATA:
+                    got[stream] = got.get(stream, b"") + payload
+                if stream and (kind == h2.RESET or flags & h2.END_STREAM):
+                    waiting.discard(stream)
+            self.assertTrue(got[streams[0]].endswith(datas[0]))
+            self.assertEqual(streams[1] in got, not short)
+            self.assertTrue(short or got[streams[1]].endswith(datas[1]))
+            for stream in small:
+                self.assertIn(X4, got[stream])
 
     def test_a_large_reply_waits_for_the_peers_leave(self):
         n = 1 << 18

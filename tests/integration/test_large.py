@@ -181,9 +181,7 @@ class Large(harness.Served):
                 peer = self.peer()
                 peer.pour(peer.call(end=False), grpc_body(3)[:WINDOW // 2], end=False)
         time.sleep(MOST + STILL + 0.5)
-        begin = time.monotonic()
         self.nobody_waits()
-        self.assertLess(time.monotonic() - begin, SLACK)
         self.assertLess(self.held(), many * (LARGE + (1 << 20)))
 
     def reset(self, client):

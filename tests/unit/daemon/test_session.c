@@ -276,6 +276,22 @@ static void r1_memory_follows_the_bytes(void **state)
     assert_memory_equal(host.frames[0]->data, data, n);
 }
 
+/* Whatever its length is, half of a message moves at most while it grows. */
+static void little_of_a_message_moves(void **state)
+{
+    (void)state;
+    for (size_t need = 70000; need < 4 << 20; need += 9973) {
+        size_t have = 16384, size = 0, moved = 0;
+        while ((size = session_slab_size(&host.base, have, need)) < need) {
+            assert_true(size > have);
+            moved += size;
+            have = size + 1;
+        }
+        if (moved > need / 2 + 8192)
+            fail_msg("%zu of %zu bytes moved", moved, need);
+    }
+}
+
 static void r1_what_waits_in_the_socket_has_come(void **state)
 {
     (void)state;
@@ -451,6 +467,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(whole_frames_need_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(a_frame_may_come_byte_by_byte, setup, teardown),
         cmocka_unit_test_setup_teardown(r1_memory_follows_the_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(little_of_a_message_moves, setup, teardown),
         cmocka_unit_test_setup_teardown(r1_what_waits_in_the_socket_has_come, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_wanted_leaves_nothing_behind, setup, teardown),
         cmocka_unit_test_setup_teardown(other_protocols_are_recognised, setup, teardown),
