@@ -165,7 +165,7 @@ uint64_t fits_bytes(const struct engine_info *info, uint32_t workers)
 {
     struct share share = worker_share(info);
     size_t each = add(share.arena, add(share.inputs, share.outputs));
-    return add(info->weight_bytes, times(each, workers));
+    return add(info->weight_bytes - info->common_bytes, times(each, workers));
 }
 
 static enum status memory_check(const struct engine_info *info, const struct config_limits *limits,

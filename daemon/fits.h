@@ -25,7 +25,8 @@ enum status fits_check(const struct engine_info *info, const struct config_limit
 /* How many bytes of outputs a reply of this model can carry. */
 uint64_t fits_reply_bytes(const struct engine_info *info, const struct config_limits *limits);
 
-/* The memory that a model takes, on all workers: weights, arenas, inputs and outputs. */
+/* The memory that a model takes, on all workers: weights that are its own, arenas, inputs and
+ * outputs. */
 uint64_t fits_bytes(const struct engine_info *info, uint32_t workers);
 
 /* Returns limits.model_bytes, or the default that 0 stands for. */

@@ -35,12 +35,13 @@ enum status models_engine_open(const struct models_source *source, const struct 
     if (w->fd < 0)
         return error_copy(err, &w->err);
     if (w->onnx)
-        return plan_cache_load(source->cache, w, config->build_timeout_s, out, err);
+        return plan_cache_load(source->cache, w, config->build_timeout_s, NULL, out, err);
     /* Loads the file that was opened, whatever its name leads to by now. */
     const char *slash = strrchr(w->path, '/');
     struct accepting who = {source->trust, w};
     const struct file_guard guard = {source->stop, source->trust ? accept_signed : NULL, &who};
-    return engine_load_fd(source->device, w->fd, slash ? slash + 1 : w->path, &guard, out, err);
+    return engine_load_fd(source->device, w->fd, slash ? slash + 1 : w->path, &guard, NULL, out,
+                          err);
 }
 
 /* Makes a model with its engine. If that fails, *engine may be what the cache must release. */

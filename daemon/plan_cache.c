@@ -43,6 +43,7 @@ struct plan_cache {
 struct loading {
     struct plan_cache *cache;
     const struct wanted *w;
+    const struct engine *like;
     uint32_t timeout_s;
     uint8_t model[DIGEST_BYTES];
     struct external *external;           /* NULL: the model has no external data */
@@ -318,8 +319,8 @@ static enum status build(struct loading *l, int plan, struct engine **out, struc
         if (memcmp(now, l->external_seen, sizeof(now)) != 0)
             return changed(l, err);
     }
-    return engine_load_fd(l->cache->config.device, plan, "the plan that was built", &guard, out,
-                          err);
+    return engine_load_fd(l->cache->config.device, plan, "the plan that was built", &guard, l->like,
+                          out, err);
 }
 
 /* Without a cache: the plan has no name, and is gone once it is read. */
@@ -341,7 +342,7 @@ static enum status load_kept(const struct loading *l, struct engine **out, struc
     if (status == STATUS_NOT_FOUND)
         return status;
     if (!status) {
-        status = engine_load_fd(config->device, fd, l->key, &guard, out, err);
+        status = engine_load_fd(config->device, fd, l->key, &guard, l->like, out, err);
         if (status)
             close(fd);
         else
@@ -424,12 +425,13 @@ static enum status load_once(struct loading *l, struct engine **out, struct erro
 }
 
 enum status plan_cache_load(struct plan_cache *cache, const struct wanted *w, uint32_t timeout_s,
-                            struct engine **out, struct error *err)
+                            const struct engine *like, struct engine **out, struct error *err)
 {
     enum status status;
     uint32_t attempts = 0;
     do {
-        struct loading l = {.cache = cache, .w = w, .timeout_s = timeout_s, .folder = -1};
+        struct loading l = {
+            .cache = cache, .w = w, .like = like, .timeout_s = timeout_s, .folder = -1};
         status = load_once(&l, out, err);
         external_free(l.external);
         if (l.folder >= 0)

@@ -53,9 +53,10 @@ bool plan_cache_keeps(const struct plan_cache *cache);
 void plan_cache_free(struct plan_cache *cache); /* NULL is fine */
 
 /* The engine of an ONNX file: from a kept plan, or from one that is built now. Cause FILE_CHANGED:
- * the file changed while it was read or built, at two attempts. */
+ * the file changed while it was read or built, at two attempts. `like`: see engine_load_fd. */
 enum status plan_cache_load(struct plan_cache *cache, const struct wanted *wanted,
-                            uint32_t timeout_s, struct engine **out, struct error *err);
+                            uint32_t timeout_s, const struct engine *like, struct engine **out,
+                            struct error *err);
 
 /* How many plans it has had built. */
 uint64_t plan_cache_builds(const struct plan_cache *cache);

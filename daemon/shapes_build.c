@@ -59,7 +59,7 @@ static enum status engine_open(struct making *m, struct error *err)
     TRY(shape_source_at(m->base->shapes->source, m->base->info, m->values, m->on_cpu, arena,
                         &wanted, err));
     uint64_t builds = plan_cache_builds(m->s->plans);
-    TRY(plan_cache_load(m->s->plans, &wanted, m->timeout_s, &m->engine, err));
+    TRY(plan_cache_load(m->s->plans, &wanted, m->timeout_s, m->base->engine, &m->engine, err));
     m->kept = builds == plan_cache_builds(m->s->plans);
     if (is_like(m, engine_describe(m->engine)))
         return STATUS_OK;

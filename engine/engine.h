@@ -104,6 +104,7 @@ struct engine_info {
     const struct engine_point *points;
     const struct engine_profile *profiles;
     size_t weight_bytes;
+    size_t common_bytes;  /* of these, the ones that the engine it was loaded like has in memory */
     size_t out_bytes_max; /* the largest out_bytes: a buffer of this size serves every profile */
 };
 
@@ -155,9 +156,11 @@ enum status engine_plan_check_fd(int fd, const char *name, const char *spec, str
 enum status engine_load(struct device *device, const char *path, struct engine **out,
                         struct error *err);
 /* The same of an open file, which stays the caller's; `name` stands for it in errors. `guard` may
- * be NULL. */
+ * be NULL. `like`: an engine of the same model at other sizes, on the same device, with which this
+ * one has its large weights in common as far as they are equal; NULL: there is none. */
 enum status engine_load_fd(struct device *device, int fd, const char *name,
-                           const struct file_guard *guard, struct engine **out, struct error *err);
+                           const struct file_guard *guard, const struct engine *like,
+                           struct engine **out, struct error *err);
 /* Says that no more contexts will be made: context_new fails from then on. Gives back memory that
  * only context_new needs, which is the host's copy of weights that were uploaded to a device. */
 void engine_settle(struct engine *engine);

@@ -16,7 +16,7 @@ static enum status load(struct inferd_engine_device *device, const struct source
 {
     uint64_t begin = clock_now_ns();
     if (from->fd >= 0)
-        TRY(engine_load_fd(device->device, from->fd, from->path, NULL, out, err));
+        TRY(engine_load_fd(device->device, from->fd, from->path, NULL, NULL, out, err));
     else
         TRY(engine_load(device->device, from->path, out, err));
     if (engine_describe(*out)->late) {

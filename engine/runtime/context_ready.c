@@ -39,10 +39,11 @@ static void *address(const struct making *m, const struct ir_tensor *t, int side
 {
     const struct engine *engine = m->ctx->engine;
     const char *weights = side == SIDE_HOST ? engine->plan->weights : engine->weights;
+    const struct weights *parts = side == SIDE_HOST ? NULL : engine->parts;
     char *base = m->ctx->base[side];
     switch (t->place) {
     case IR_PLACE_CONSTANT:
-        return (void *)(uintptr_t)(weights + t->offset);
+        return (void *)(uintptr_t)(parts ? weights_at(parts, t->offset) : weights + t->offset);
     case IR_PLACE_ARENA:
         return base + t->offset;
     case IR_PLACE_INPUT:

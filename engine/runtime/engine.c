@@ -17,6 +17,7 @@
 #include "engine/runtime/internal.h"
 #include "engine/runtime/layer_values.h"
 #include "engine/runtime/memory.h"
+#include "engine/runtime/upload.h"
 
 /* The backend whose tactics the device runs: a fault device runs those of the one it wraps. */
 static const char *device_backend(const struct device *device)
@@ -352,36 +353,6 @@ static enum status show(struct engine *engine, struct error *err)
 
 /* --- device memory --- */
 
-/* Uploads have a stream of their own, because an engine may be loaded on any thread. */
-struct upload {
-    const struct backend *backend;
-    struct backend_stream *stream;
-    struct backend_event *event;
-};
-
-static void upload_deinit(struct upload *u)
-{
-    if (u->event)
-        u->backend->event_free(u->event);
-    if (u->stream)
-        u->backend->stream_free(u->stream);
-}
-
-/* Each copy is a call of its own: the source is not pinned, and a device may not take such copies
- * together. */
-static enum status copy_in(struct device *device, const struct backend_copy *copies, uint32_t n,
-                           struct error *err)
-{
-    const struct backend *backend = device->backend;
-    CLEANUP(upload_deinit) struct upload u = {.backend = backend};
-    TRY(backend->stream_new(device, &u.stream, err));
-    TRY(backend->event_new(device, false, &u.event, err));
-    for (uint32_t i = 0; i < n; i++)
-        TRY(backend->copy(u.stream, COPY_TO_DEVICE, &copies[i], 1, err));
-    TRY(backend->event_record(u.event, u.stream, err));
-    return backend->event_wait(u.event, err);
-}
-
 static size_t largest_instance(const struct engine *engine)
 {
     size_t size = 0;
@@ -390,11 +361,28 @@ static size_t largest_instance(const struct engine *engine)
     return size;
 }
 
+/* Whether engines of other sizes may be made of the model, or this is one of them. */
+static bool has_like(const struct engine *engine, const struct engine *like)
+{
+    return like || engine->plan->n_free;
+}
+
+static enum status share(struct engine *engine, const struct engine *like, struct error *err)
+{
+    struct weights *theirs = like && like->device == engine->device ? like->parts : NULL;
+    TRY(weights_new(engine->device, engine->plan, theirs, &engine->parts, err));
+    engine->info.common_bytes = engine->shown.common_bytes = weights_common(engine->parts);
+    return STATUS_OK;
+}
+
 /* The weights are used where they lie. */
-static void fill_host(struct engine *engine)
+static enum status fill_host(struct engine *engine, const struct engine *like, struct error *err)
 {
     engine->weights = engine->plan->weights;
+    if (has_like(engine, like))
+        return share(engine, like, err);
     memory_note(engine->device, MEMORY_DEVICE, engine, "weights", engine->plan->weight_bytes);
+    return STATUS_OK;
 }
 
 enum status engine_padding(struct engine *engine, struct error *err)
@@ -414,7 +402,7 @@ enum status engine_padding(struct engine *engine, struct error *err)
 
 /* Uploads weights and zeros together. The zeros pad batches and are the inputs of the runs before
  * the first batch. */
-static enum status fill_device(struct engine *engine, struct error *err)
+static enum status fill_device(struct engine *engine, const struct engine *like, struct error *err)
 {
     const struct plan *plan = engine->plan;
     struct backend_copy copies[2];
@@ -422,7 +410,9 @@ static enum status fill_device(struct engine *engine, struct error *err)
     size_t size = largest_instance(engine);
     CLEANUP(cleanup_free) void *blank = NULL;
     engine->zeros_kind = MEMORY_DEVICE;
-    if (plan->weight_bytes) {
+    if (has_like(engine, like)) {
+        TRY(share(engine, like, err));
+    } else if (plan->weight_bytes) {
         TRY(memory_alloc(engine->device, MEMORY_DEVICE, plan->weight_bytes, "weights",
                          &engine->uploaded, err));
         copies[n++] = (struct backend_copy){engine->uploaded, plan->weights, plan->weight_bytes};
@@ -435,7 +425,7 @@ static enum status fill_device(struct engine *engine, struct error *err)
             return error_no_memory(err, "an engine");
         copies[n++] = (struct backend_copy){engine->zeros, blank, size};
     }
-    return n ? copy_in(engine->device, copies, n, err) : STATUS_OK;
+    return n ? upload(engine->device, copies, n, err) : STATUS_OK;
 }
 
 /* --- life --- */
@@ -454,24 +444,23 @@ static void engine_free(struct engine *engine)
         if (engine->tails[i])
             onnx_close(engine->tails[i]);
     plan_free(engine->plan);
+    weights_free(engine->parts);
     pthread_mutex_destroy(&engine->lock);
     free(engine);
 }
 
-static enum status fill(struct engine *engine, struct error *err)
+static enum status fill(struct engine *engine, const struct engine *like, struct error *err)
 {
     TRY(check_device(engine, err));
     TRY(describe(engine, err));
     TRY(open_tails(engine, err));
     TRY(show(engine, err));
-    if (!engine->device->backend->host_memory)
-        return fill_device(engine, err);
-    fill_host(engine);
-    return STATUS_OK;
+    return engine->device->backend->host_memory ? fill_host(engine, like, err)
+                                                : fill_device(engine, like, err);
 }
 
-enum status engine_from_plan(struct device *device, struct plan *plan, const char *name,
-                             struct engine **out, struct error *err)
+static enum status engine_new(struct device *device, struct plan *plan, const char *name,
+                              const struct engine *like, struct engine **out, struct error *err)
 {
     struct engine *engine = calloc(1, sizeof(*engine));
     if (!engine) {
@@ -482,7 +471,7 @@ enum status engine_from_plan(struct device *device, struct plan *plan, const cha
     engine->device = device;
     engine->plan = plan;
     pthread_mutex_init(&engine->lock, NULL);
-    enum status status = fill(engine, err);
+    enum status status = fill(engine, like, err);
     if (status) {
         error_prefix(err, "%s", name);
         engine_free(engine);
@@ -490,6 +479,12 @@ enum status engine_from_plan(struct device *device, struct plan *plan, const cha
     }
     *out = engine;
     return STATUS_OK;
+}
+
+enum status engine_from_plan(struct device *device, struct plan *plan, const char *name,
+                             struct engine **out, struct error *err)
+{
+    return engine_new(device, plan, name, NULL, out, err);
 }
 
 enum status engine_load(struct device *device, const char *path, struct engine **out,
@@ -501,11 +496,12 @@ enum status engine_load(struct device *device, const char *path, struct engine *
 }
 
 enum status engine_load_fd(struct device *device, int fd, const char *name,
-                           const struct file_guard *guard, struct engine **out, struct error *err)
+                           const struct file_guard *guard, const struct engine *like,
+                           struct engine **out, struct error *err)
 {
     struct plan *plan;
     TRY(plan_read_fd(fd, name, guard, &plan, err));
-    return engine_from_plan(device, plan, name, out, err);
+    return engine_new(device, plan, name, like, out, err);
 }
 
 void engine_settle(struct engine *engine)
@@ -513,7 +509,8 @@ void engine_settle(struct engine *engine)
     const struct plan *plan = engine->plan;
     if (atomic_exchange_explicit(&engine->settled, true, memory_order_relaxed))
         return;
-    if (!engine->uploaded || engine->host || !plan->map.size)
+    bool apart = engine->uploaded || (engine->parts && !engine->device->backend->host_memory);
+    if (!apart || engine->host || !plan->map.size)
         return; /* the weights are used where they lie */
     /* Gives back whole pages. The addresses stay taken, so a stray read of them faults at once
      * instead of finding zeros. */

@@ -9,6 +9,7 @@
 #include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/plan/plan.h"
+#include "engine/runtime/weights.h"
 
 /* Where a profile's tensors lie in a lane's arena, and at the same offsets in a context's arena for
  * CPU segments: first the tensors that the builder placed, then the gathered inputs, then the
@@ -28,9 +29,10 @@ struct engine {
     struct device *device;
     struct device *host; /* for CPU segments of a device with memory of its own; NULL: none */
     struct plan *plan;
-    const void *weights; /* device address: the plan's bytes, or `uploaded` */
-    void *uploaded;      /* MEMORY_DEVICE, or NULL */
-    void *zeros;         /* device address: as large as the largest input's instance, for padding */
+    const void *weights;   /* device address: the plan's bytes, or `uploaded`; not with `parts` */
+    void *uploaded;        /* MEMORY_DEVICE, or NULL */
+    struct weights *parts; /* which other engines have, too; NULL: it is the only one */
+    void *zeros; /* device address: as large as the largest input's instance, for padding */
     enum memory_kind zeros_kind;
     /* Guards `compiled` and the making of `zeros`. It is held while a profile is compiled, so that
      * one context compiles for all. */

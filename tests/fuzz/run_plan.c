@@ -223,7 +223,7 @@ static void run_on(struct device *device, const void *file, size_t size, const s
     int fd = file_for(device, file, size);
     if (fd < 0)
         return;
-    enum status status = engine_load_fd(device, fd, "plan", NULL, &engine, &err);
+    enum status status = engine_load_fd(device, fd, "plan", NULL, NULL, &engine, &err);
     expect_reason(status, &err);
     if (!status) {
         status = lane_new(device, &lane, &err);

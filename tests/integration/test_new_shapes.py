@@ -69,6 +69,11 @@ def until_answered(client, seq, seconds=60):
         time.sleep(0.02)
 
 
+def resident(server):
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) << 10
+
+
 def kept(server):
     return sorted((server.folder / "cache" / "shapes").glob("*.plan"))
 
@@ -333,6 +338,69 @@ class Lasting(unittest.TestCase):
             self.assertEqual(server.wait(), 0)
 
 
+WIDTH, FACTORS = 1024, (2, 3, 5, 7)
+
+
+def heavy():
+    """y = 210 x for rows of 1,024, by four products with 4 MiB of weights each."""
+    path = harness.folder() / "heavy.onnx"
+    if path.exists():
+        return path
+    weights = [bytearray(4 * WIDTH * WIDTH) for _ in FACTORS]
+    for data, factor in zip(weights, FACTORS):
+        for i in range(WIDTH):
+            struct.pack_into("<f", data, 4 * i * (WIDTH + 1), factor)
+    names = ["x", "a", "b", "c", "y"]
+    path.write_bytes(harness.model(
+        [harness.node("MatMul", [names[k], f"w{k}"], [names[k + 1]]) for k in range(4)],
+        [harness.value("x", harness.FLOAT, ["N", "seq", WIDTH])],
+        [harness.value("y", harness.FLOAT, ["N", "seq", WIDTH])],
+        [harness.constant(f"w{k}", harness.FLOAT, [WIDTH, WIDTH], bytes(data))
+         for k, data in enumerate(weights)]))
+    return path
+
+
+class OneCopy(unittest.TestCase):
+    """Engines of one model have their weights in common."""
+
+    def ask(self, client, seq):
+        x = [float((seq * 31 + i) % 17) for i in range(seq * WIDTH)]
+        reply = client.infer("heavy", [("x", "FP32", [1, seq, WIDTH], shapes.floats(x))])
+        self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+        self.assertEqual(reply.outputs()["y"],
+                         ("FP32", [1, seq, WIDTH], shapes.floats([210 * v for v in x])))
+
+    def check(self, script=None, **config):
+        entry = {"path": str(heavy()), "shapes": [f"x=1..2x1..64x{WIDTH}"], "profiles": ["seq=1"],
+                 "on_new_shape": "wait"}
+        server = harness.Server({"heavy": entry}, config=dict(
+            {"workers": 1, "shape_engines": 6, "cache": ""}, **config),
+            env={"INFERD_REFERENCE_KERNELS": None, "INFERD_FAULT_SCRIPT": script},
+            arguments=["--metrics", "127.0.0.1:0"])
+        with server, server.client(timeout=120) as client:
+            self.ask(client, 1)
+            before = resident(server)
+            for seq in range(2, 12):  # more than there is room for
+                self.ask(client, seq)
+            self.ask(client, 2)
+            self.assertGreater(client.counters()["shapes_evicted"], 0)
+            door = re.search(r"(?m)^metrics (\S+)$", server.log())[1]
+            with urllib.request.urlopen(f"http://{door}/metrics") as page:
+                text = page.read().decode()
+            engines, taken = (float(re.search(rf"(?m)^{name} (\S+)$", text)[1]) for name in (
+                "inferd_shape_engines", "inferd_shape_engine_bytes"))
+            self.assertEqual(engines, 6)
+            self.assertLess(taken, 16 << 20, "each counts its own copy of the weights")
+            if not harness.sanitized():  # which keep what was freed
+                self.assertLess(resident(server) - before, 40 << 20, "six copies are 96 MiB")
+
+    def test_on_the_host(self):
+        self.check()
+
+    def test_on_a_device_with_memory_of_its_own(self):
+        self.check("on=cpu;apart", device="fault")
+
+
 @unittest.skipUnless(shapes.onnxruntime, "needs onnxruntime, onnx and numpy")
 class BesideOnnxruntime(harness.Served):
     """Sizes of which most have no profile, with room for few engines at a time."""
@@ -360,10 +428,6 @@ class BesideOnnxruntime(harness.Served):
     KINDS = shapes.BesideOnnxruntime.KINDS
     feeds, check = shapes.BesideOnnxruntime.feeds, shapes.BesideOnnxruntime.check
 
-    def resident(self):
-        status = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) << 10
-
     def test_a_thousand_requests_agree(self):
         rng = shapes.np.random.default_rng(2)
         with self.server.client() as client:
@@ -371,12 +435,12 @@ class BesideOnnxruntime(harness.Served):
                 name = ("encoder", "convolutions")[i % 2]
                 self.check(client, name, self.feeds(rng, name))
                 if i == 300:
-                    early = self.resident()
+                    early = resident(self.server)
             counters = client.counters()
         self.assertGreater(counters["shapes_evicted"], 0)
         self.assertLessEqual(counters["shapes_built"], len(self.LENGTHS) + len(self.SIDES) ** 2)
         if not harness.sanitized():  # which keep what was freed
-            self.assertLess(self.resident() - early, 64 << 20)
+            self.assertLess(resident(self.server) - early, 64 << 20)
 
 
 if __name__ == "__main__":

@@ -351,9 +351,11 @@ enum status engine_load(struct device *device, const char *path, struct engine *
 }
 
 enum status engine_load_fd(struct device *device, int fd, const char *name,
-                           const struct file_guard *guard, struct engine **out, struct error *err)
+                           const struct file_guard *guard, const struct engine *like,
+                           struct engine **out, struct error *err)
 {
     (void)fd;
     (void)guard;
+    (void)like;
     return engine_load(device, name, out, err);
 }
