@@ -5,8 +5,9 @@
  * launch. A node is read as cuBLASLt's families read it. Refused: loops around a product, and what
  * is more than a bias, a residual and one activation.
  *
- * Offered only if the environment has INFERD_OWN_MATMUL, until the kernel has been seen to be right
- * and quicker on hardware. A plan that has it runs without that.
+ * The rows that divide the depth among blocks are always offered; the others only if the
+ * environment has INFERD_OWN_MATMUL, since on an H200 cuBLASLt's were quicker wherever they were
+ * timed (docs/performance.md). A plan that has them runs without that.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,9 @@ static const char *const names[] = {
     "64x64 by 8",  "64x128 by 2", "64x128 by 4", "64x128 by 8",
 };
 _Static_assert(ARRAY_LEN(names) == KERNEL_MATMUL_VARIANTS, "each row of the kernel's table");
+
+/* The first row that divides the depth. */
+enum { FIRST_SPLIT = 8 };
 
 static const struct lt_kind *kind_of(const struct ir_node *node)
 {
@@ -122,13 +126,13 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                               tactic_visit visit, void *user, struct error *err)
 {
     enum dtype dtypes[3];
-    uint32_t n =
-        secure_getenv("INFERD_OWN_MATMUL") ? cuda_dtypes(graph, node, precision, dtypes) : 0;
+    int32_t first = secure_getenv("INFERD_OWN_MATMUL") ? 1 : FIRST_SPLIT;
+    uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     for (uint32_t i = 0; i < n; i++) {
         struct matmul_op op;
         if (!read_matmul(graph, node, dtypes[i], false, &op))
             continue;
-        for (int32_t v = 1; v <= KERNEL_MATMUL_VARIANTS; v++) {
+        for (int32_t v = first; v <= KERNEL_MATMUL_VARIANTS; v++) {
             struct kernel_call call = own_call_dry(device, v);
             struct tactic tactic;
             if (kernel_matmul(&call, &op.matmul) != cudaSuccess)

@@ -115,8 +115,8 @@
     F(25, OWN_MATMUL, own_matmul, "own matmul", "own",                                             \
       OP(MATMUL) | OP(CONV),                                                                       \
       "16 bit on Hopper, constant weights of rank 2, rows of multiples of 8; 1x1, stride 1, no "   \
-      "padding, one group; bias, residual, Relu, both Gelus, swish inside; if the environment "    \
-      "has INFERD_OWN_MATMUL")                                                                     \
+      "padding, one group; bias, residual, Relu, both Gelus, swish inside; few rows, or more if "  \
+      "the environment has INFERD_OWN_MATMUL")                                                     \
     F(26, OWN_SCALED, own_scaled, "own scaled", "own",                                             \
       OP(MATMUL) | OP(CONV),                                                                       \
       "INT8 and UINT8 by a scale, with zero points, and constant INT8 weights; groups, depthwise, "\
