@@ -366,13 +366,15 @@ static void note_impl(struct recipe *r, const char *name)
     r->impls[at][IMPL_NAME_MAX - 1] = '\0';
 }
 
-/* Convolution by blocks on AMX. oneDNN 2.6 reads one element past the end of its list of masked
- * rows while it generates this kernel's code, which ends the process where the list ends with a
- * page; and up to 3.13 it gives wrong results where a stride is larger than the kernel (oneDNN's
- * pull request 5494). The 1x1 kernel and "jit:" on AMX are others. */
+/* Two of oneDNN 2.6's convolutions on AMX. "brgconv:" reads one element past the end of its list of
+ * masked rows while it generates code, which ends the process where the list ends with a page; and
+ * up to 3.13 it gives wrong results where a stride is larger than the kernel (oneDNN's pull request
+ * 5494). "jit_1x1:" writes behind an output whose channels do not fill its tiles. The others on AMX
+ * ("brgconv_1x1:", "jit:", "brg:", "brgemm:") pass device_ops, which looks behind each output. */
 static bool is_unsafe(const char *impl)
 {
-    return strncmp(impl, "brgconv:", 8) == 0 && strstr(impl, "amx");
+    return strstr(impl, "amx") &&
+           (strncmp(impl, "brgconv:", 8) == 0 || strncmp(impl, "jit_1x1:", 8) == 0);
 }
 
 enum status recipe_take(struct recipe *r, dnnl_primitive_desc_t pd)
