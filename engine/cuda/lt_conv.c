@@ -2,7 +2,8 @@
 /*
  * A 1x1 convolution as a product: with channels last, the pixels of all images are the rows of A,
  * the weights [M, C, 1, 1] are B as [N, K], and each row of Y is a pixel. Refused: strides,
- * padding, groups; a convolution over padded channels (CHANNELS_LAST_8).
+ * padding, groups; a convolution over padded channels (CHANNELS_LAST_8). Our own kernels for Hopper
+ * read windows, too, and so any convolution of one group as a product.
  */
 #include "base/compiler.h"
 #include "engine/cuda/lt.h"
@@ -33,22 +34,22 @@ static bool read_types(const struct ir_graph *graph, const struct ir_node *node,
            lt_type(y, dtype, exact) == p->dtype && lt_type(x, dtype, exact) == p->dtype;
 }
 
-static bool read_product(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
-                         bool exact, enum lt_order order, struct lt_product *out)
+bool lt_conv_read_windows(const struct ir_graph *graph, const struct ir_node *node,
+                          enum dtype dtype, bool exact, enum lt_order order, struct lt_product *out)
 {
     struct lt_product p = {.alpha = 1, .batch = {.n = 1}, .launches = 1};
-    if (node->op != IR_OP_CONV || !read_types(graph, node, dtype, exact, order, &p))
+    if (node->op != IR_OP_CONV || ir_attr_int(node, IR_ATTR_GROUP) != 1 ||
+        !read_types(graph, node, dtype, exact, order, &p))
         return false;
-    const struct shape *x = &cuda_input(graph, node, 0)->shape;
     const struct shape *w = &cuda_input(graph, node, 1)->shape;
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     size_t x_n, w_n, y_n;
-    if (!lt_is_pointwise(node, x, w) || !shape_elements(x, &x_n) || !shape_elements(w, &w_n) ||
+    if (!shape_elements(&cuda_input(graph, node, 0)->shape, &x_n) || !shape_elements(w, &w_n) ||
         !shape_elements(y, &y_n) || x_n == 0 || w_n == 0 || y_n == 0)
         return false;
-    p.k = x->dim[1];
     p.n = y->dim[1];
-    p.m = (int64_t)x_n / p.k;
+    p.k = (int64_t)w_n / p.n;
+    p.m = (int64_t)y_n / p.n;
     p.b_elements = w_n;
     p.trans_b = order == LT_PACKED_NK;
     p.axis = 1;
@@ -56,6 +57,15 @@ static bool read_product(const struct ir_graph *graph, const struct ir_node *nod
         return false;
     *out = p;
     return true;
+}
+
+static bool read_product(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                         bool exact, enum lt_order order, struct lt_product *out)
+{
+    const struct ir_tensor *x = cuda_input(graph, node, 0), *w = cuda_input(graph, node, 1);
+    return node->op == IR_OP_CONV && x && w && w->shape.rank == x->shape.rank &&
+           lt_is_pointwise(node, &x->shape, &w->shape) &&
+           lt_conv_read_windows(graph, node, dtype, exact, order, out);
 }
 
 const struct lt_kind lt_kind_conv = {

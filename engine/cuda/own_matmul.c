@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of 16-bit floats by constant weights, and 1x1 convolutions, by our own kernel for Hopper
- * (kernels/cuda/matmul.cuh): with bias, residual and activation, the exact GELU among them, in one
- * launch. A node is read as cuBLASLt's families read it. Refused: loops around a product, and what
- * is more than a bias, a residual and one activation.
+ * Products of 16-bit floats by constant weights, and convolutions of one group, by our own kernel for
+ * Hopper (kernels/cuda/matmul.cuh): with bias, residual and activation, the exact GELU among them,
+ * in one launch. A node is read as cuBLASLt's families read it; a convolution's window is read by
+ * tensor copies. Refused: loops around a product, and what is more than a bias, a residual and one
+ * activation.
  *
  * The rows that divide the depth among blocks are always offered; the others only if the
  * environment has INFERD_OWN_MATMUL, since on an H200 cuBLASLt's were quicker wherever they were
@@ -81,17 +82,63 @@ static bool read_steps(const struct ir_node *node, const struct lt_steps *steps,
     return true;
 }
 
+/* The window of a convolution, unless it is a product of pixels as they lie. */
+static bool read_window(const struct ir_graph *graph, const struct ir_node *node,
+                        struct kernel_images *out)
+{
+    const struct shape *x = &cuda_input(graph, node, 0)->shape;
+    const struct shape *w = &cuda_input(graph, node, 1)->shape;
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    struct kernel_window window;
+    bool even;
+    *out = (struct kernel_images){.images = x->dim[0], .channels = x->dim[1]};
+    if (lt_is_pointwise(node, x, w))
+        return true;
+    if (x->rank > 4 || !own_conv_window_read(node, w, &window, &even))
+        return false;
+    if (window.spatial == 1)
+        own_window_add_height(&window);
+    for (int32_t d = 0; d < 2; d++) {
+        uint32_t at = (uint32_t)d + x->rank - 2; /* a line has rank 3, and a height of 1 */
+        bool there = at >= 2;
+        out->in[d] = there ? x->dim[at] : 1;
+        out->out[d] = there ? y->dim[at] : 1;
+        out->kernel[d] = window.kernel[d];
+        out->stride[d] = window.stride[d];
+        out->dilation[d] = window.dilation[d];
+        out->pad[d] = window.pad[d];
+    }
+    return true;
+}
+
+static bool read_product(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                         bool exact, struct lt_product *p, struct kernel_images *image)
+{
+    *image = (struct kernel_images){0};
+    return node->op == IR_OP_CONV
+               ? lt_conv_read_windows(graph, node, dtype, exact, LT_PACKED_NK, p) &&
+                     read_window(graph, node, image)
+               : lt_kind_matmul.read(graph, node, dtype, exact, LT_PACKED_NK, p);
+}
+
 /* `dtype` and `exact` as lt_kind's. */
 static bool read_matmul(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                         bool exact, struct matmul_op *op)
 {
     struct lt_product p;
-    if (node->n_outputs != 1 || !kind_of(node)->read(graph, node, dtype, exact, LT_PACKED_NK, &p) ||
+    struct kernel_images image;
+    if (node->n_outputs != 1 || !read_product(graph, node, dtype, exact, &p, &image) ||
         (p.dtype != DTYPE_F16 && p.dtype != DTYPE_BF16) || p.trans_a || p.n_loops ||
         p.batch.n != 1 || p.b_elements != (uint64_t)p.n * (uint64_t)p.k)
         return false;
     op->matmul = (struct kernel_matmul){
-        .rows = p.m, .cols = p.n, .depth = p.k, .dtype = (int32_t)p.dtype, .scale = p.alpha};
+        .rows = p.m,
+        .cols = p.n,
+        .depth = p.k,
+        .image = image,
+        .dtype = (int32_t)p.dtype,
+        .scale = p.alpha,
+    };
     return read_steps(node, &p.steps, op);
 }
 
@@ -99,8 +146,8 @@ static bool read_matmul(const struct ir_graph *graph, const struct ir_node *node
 
 static uint64_t packed_bytes(const struct kernel_matmul *p)
 {
-    return (uint64_t)kernel_matmul_packed_rows(p->cols) *
-           (uint64_t)kernel_matmul_packed_depth(p->depth) * dtype_size((enum dtype)p->dtype);
+    return (uint64_t)kernel_matmul_packed_rows(p->cols) * (uint64_t)kernel_matmul_packed_depth(p) *
+           dtype_size((enum dtype)p->dtype);
 }
 
 static void fill(const struct ir_graph *graph, const struct ir_node *node,
@@ -146,15 +193,25 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 
 /* --- packing --- */
 
-/* Rows and columns of the constant as the node has it; true: they are columns and depth of the
- * product. */
-static bool read_constant(const struct ir_node *node, const struct shape *b, int64_t *rows,
-                          int64_t *cols)
+/* Where the packed row of a column has number k of the depth, and where the constant has it. */
+struct places {
+    const struct kernel_matmul *p;
+    bool by_columns; /* the constant is [columns, depth], else [depth, columns] */
+    int64_t taps;    /* that come behind a channel there, and before the channels here */
+};
+
+static int64_t packed_place(const struct places *at, int64_t k)
 {
-    bool conv = node->op == IR_OP_CONV;
-    *rows = b->dim[conv ? 0 : b->rank - 2];
-    *cols = b->dim[conv ? 1 : b->rank - 1];
-    return conv || ir_attr_int(node, IR_ATTR_TRANS_B) != 0;
+    return k % at->taps * kernel_matmul_tap_depth(at->p->image.channels) + k / at->taps;
+}
+
+static void pack_column(const struct places *at, const uint16_t *from, int64_t c, uint16_t *to)
+{
+    const struct kernel_matmul *p = at->p;
+    uint16_t *row = to + kernel_matmul_packed_row(c) * kernel_matmul_packed_depth(p);
+    for (int64_t k = 0; k < p->depth; k++)
+        row[at->taps ? packed_place(at, k) : k] =
+            from[at->by_columns ? c * p->depth + k : k * p->cols + c];
 }
 
 static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
@@ -162,29 +219,27 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
                         void *to, struct error *err)
 {
     const struct ir_tensor *b = cuda_input(graph, node, input);
-    struct kernel_matmul p = {.dtype = (int32_t)tactic_float(tactic)};
-    int64_t rows, cols;
+    struct matmul_op op;
     size_t n;
-    if (input != 1 || !b || b->shape.rank < 2 || !shape_elements(&b->shape, &n) || n == 0 ||
-        (p.dtype != DTYPE_F16 && p.dtype != DTYPE_BF16))
+    if (input != 1 || !b || !shape_elements(&b->shape, &n) ||
+        !read_matmul(graph, node, tactic_float(tactic), false, &op) ||
+        n != (uint64_t)op.matmul.cols * (uint64_t)op.matmul.depth ||
+        tactic->in[1].packed_bytes != packed_bytes(&op.matmul))
         return cuda_refuse(node, tactic, err);
-    bool by_columns = read_constant(node, &b->shape, &rows, &cols);
-    p.cols = by_columns ? rows : cols;
-    p.depth = by_columns ? cols : rows;
-    if (n != (uint64_t)p.cols * (uint64_t)p.depth || tactic->in[1].packed_bytes != packed_bytes(&p))
-        return cuda_refuse(node, tactic, err);
+    const struct kernel_matmul *p = &op.matmul;
+    struct places at = {
+        .p = p,
+        .by_columns = node->op == IR_OP_CONV || ir_attr_int(node, IR_ATTR_TRANS_B) != 0,
+        .taps = (int64_t)p->image.kernel[0] * p->image.kernel[1],
+    };
     CLEANUP(cleanup_free) uint16_t *same = malloc(n * sizeof(*same));
     if (!same)
         return error_no_memory(err, "CUDA");
-    if (!cuda_constant_cast(b, (enum dtype)p.dtype, same, n))
+    if (!cuda_constant_cast(b, (enum dtype)p->dtype, same, n))
         return cuda_refuse(node, tactic, err);
-    memset(to, 0, packed_bytes(&p));
-    for (int64_t c = 0; c < p.cols; c++) {
-        uint16_t *row =
-            (uint16_t *)to + kernel_matmul_packed_row(c) * kernel_matmul_packed_depth(p.depth);
-        for (int64_t k = 0; k < p.depth; k++)
-            row[k] = same[by_columns ? c * p.depth + k : k * p.cols + c];
-    }
+    memset(to, 0, packed_bytes(p));
+    for (int64_t c = 0; c < p->cols; c++)
+        pack_column(&at, same, c, to);
     return STATUS_OK;
 }
 

@@ -7,6 +7,8 @@ namespace
 {
 
 constexpr int BOX_MAX = 256, ALIGN = 16;
+/* Of images: steps of a window, places of its corners, and of a tap. */
+constexpr int STEP_MAX = 8, CORNER_MIN = -128, CORNER_MAX = 127, OFFSET_MAX = 255;
 constexpr int64_t DIM_MAX = INT64_C(1) << 32, STRIDE_MAX = INT64_C(1) << 40;
 
 int line_of(const struct hopper_tensor *t)
@@ -20,7 +22,35 @@ int64_t stride_of(const struct hopper_tensor *t, int i)
     return (t->dim[i] > 1 ? t->stride[i] : ALIGN) * number_size(t->dtype);
 }
 
+/* The last place of the window's first tap, counted from the image's last pixel. */
+int upper_corner(const struct hopper_images *t, int d)
+{
+    int64_t extent = d == 0 ? t->height : t->width;
+    return (int)(-t->pad[d] + ((int64_t)t->out[d] - 1) * t->stride[d] - (extent - 1));
+}
+
+bool side_fits(const struct hopper_images *t, int d)
+{
+    const int64_t extent = d == 0 ? t->height : t->width, most = INT64_C(1) << 20;
+    if (extent < 1 || extent > most || t->out[d] < 1 || t->out[d] > most || t->stride[d] < 1 ||
+        t->stride[d] > STEP_MAX || t->kernel[d] < 1 || t->dilation[d] < 1 || t->pad[d] < 0)
+        return false;
+    int64_t upper = -t->pad[d] + ((int64_t)t->out[d] - 1) * t->stride[d] - (extent - 1);
+    return t->pad[d] <= -CORNER_MIN && upper >= CORNER_MIN && upper <= CORNER_MAX &&
+           ((int64_t)t->kernel[d] - 1) * t->dilation[d] <= OFFSET_MAX;
+}
+
 } // namespace
+
+bool hopper_images_fit(const struct hopper_images *t)
+{
+    int size = number_size(t->dtype);
+    return t->images >= 1 && t->images <= DIM_MAX && t->channels >= 1 && t->channels <= DIM_MAX &&
+           side_fits(t, 0) && side_fits(t, 1) && t->channels * size % ALIGN == 0 && t->rows >= 1 &&
+           t->rows <= BOX_MAX && (t->line == 32 || t->line == 64 || t->line == 128) &&
+           (uintptr_t)t->data % ALIGN == 0 &&
+           t->channels * t->width * t->height * size < STRIDE_MAX;
+}
 
 bool hopper_tensor_fits(const struct hopper_tensor *t)
 {
@@ -47,28 +77,42 @@ cudaError_t hopper_map(const struct hopper_tensor *t, CUtensorMap *out)
                : cudaErrorInvalidValue;
 }
 
+cudaError_t hopper_map_images(const struct hopper_images *t, CUtensorMap *out)
+{
+    const int64_t dim[4] = {t->channels, t->width, t->height, t->images};
+    const int32_t lower[2] = {-t->pad[1], -t->pad[0]}, step[2] = {t->stride[1], t->stride[0]};
+    const int32_t upper[2] = {upper_corner(t, 1), upper_corner(t, 0)};
+    return emulate_map_images(out, t->data, number_size(t->dtype), dim, lower, upper, step, t->rows,
+                              t->line)
+               ? cudaSuccess
+               : cudaErrorInvalidValue;
+}
+
 #else
 
 typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
                               const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
                               const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                               CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+typedef CUresult (*encode_images_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                                     const cuuint64_t *, const cuuint64_t *, const int *,
+                                     const int *, cuuint32_t, cuuint32_t, const cuuint32_t *,
+                                     CUtensorMapInterleave, CUtensorMapSwizzle,
+                                     CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-static encode_fn encode;
+/* The driver's functions. Threads that come here at the same time all store the same address. */
+static void *found_tiled, *found_images;
 
-/* Threads that come here at the same time all store the same address. */
-static cudaError_t find_encode(encode_fn *out)
+static cudaError_t find(const char *name, void **kept, void **out)
 {
-    encode_fn known = __atomic_load_n(&encode, __ATOMIC_ACQUIRE);
+    void *known = __atomic_load_n(kept, __ATOMIC_ACQUIRE);
     if (!known) {
-        void *found = nullptr;
         cudaDriverEntryPointQueryResult result;
-        cudaError_t code = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
-                                                            cudaEnableDefault, &result);
+        cudaError_t code =
+            cudaGetDriverEntryPointByVersion(name, &known, 12000, cudaEnableDefault, &result);
         if (code != cudaSuccess || result != cudaDriverEntryPointSuccess)
             return code != cudaSuccess ? code : cudaErrorNotSupported;
-        known = reinterpret_cast<encode_fn>(found);
-        __atomic_store_n(&encode, known, __ATOMIC_RELEASE);
+        __atomic_store_n(kept, known, __ATOMIC_RELEASE);
     }
     *out = known;
     return cudaSuccess;
@@ -91,10 +135,10 @@ static CUtensorMapSwizzle swizzle_of(int line)
 
 cudaError_t hopper_map(const struct hopper_tensor *t, CUtensorMap *out)
 {
-    encode_fn make;
+    void *make = nullptr;
     cuuint64_t dim[HOPPER_RANK_MAX], stride[HOPPER_RANK_MAX] = {};
     cuuint32_t box[HOPPER_RANK_MAX], step[HOPPER_RANK_MAX];
-    cudaError_t code = find_encode(&make);
+    cudaError_t code = find("cuTensorMapEncodeTiled", &found_tiled, &make);
     if (code != cudaSuccess)
         return code;
     for (int i = 0; i < t->rank; i++) {
@@ -104,11 +148,48 @@ cudaError_t hopper_map(const struct hopper_tensor *t, CUtensorMap *out)
         if (i > 0)
             stride[i - 1] = (cuuint64_t)stride_of(t, i);
     }
-    CUresult made =
-        make(out, type_of(t->dtype), (cuuint32_t)t->rank, const_cast<void *>(t->data), dim, stride,
-             box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(line_of(t)),
-             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult made = reinterpret_cast<encode_fn>(make)(
+        out, type_of(t->dtype), (cuuint32_t)t->rank, const_cast<void *>(t->data), dim, stride, box,
+        step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(line_of(t)),
+        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+/* Drivers up to CUDA 13.1 set a bit for tensors below 128 KiB that must not be set (as CUTLASS
+ * corrects in include/cute/atom/copy_traits_sm90_im2col.hpp). */
+static void mend(const struct hopper_images *t, CUtensorMap *out)
+{
+    const int64_t small = INT64_C(131072);
+    uint64_t word;
+    if (t->images * t->height * t->width * t->channels * number_size(t->dtype) >= small)
+        return;
+    memcpy(&word, reinterpret_cast<char *>(out) + sizeof(word), sizeof(word));
+    word &= ~(UINT64_C(1) << 21);
+    memcpy(reinterpret_cast<char *>(out) + sizeof(word), &word, sizeof(word));
+}
+
+cudaError_t hopper_map_images(const struct hopper_images *t, CUtensorMap *out)
+{
+    void *make = nullptr;
+    const int64_t size = number_size(t->dtype);
+    const cuuint64_t dim[4] = {(cuuint64_t)t->channels, (cuuint64_t)t->width, (cuuint64_t)t->height,
+                               (cuuint64_t)t->images};
+    const cuuint64_t stride[3] = {dim[0] * size, dim[0] * dim[1] * size,
+                                  dim[0] * dim[1] * dim[2] * size};
+    const int lower[2] = {-t->pad[1], -t->pad[0]};
+    const int upper[2] = {upper_corner(t, 1), upper_corner(t, 0)};
+    const cuuint32_t step[4] = {1, (cuuint32_t)t->stride[1], (cuuint32_t)t->stride[0], 1};
+    cudaError_t code = find("cuTensorMapEncodeIm2col", &found_images, &make);
+    if (code != cudaSuccess)
+        return code;
+    CUresult made = reinterpret_cast<encode_images_fn>(make)(
+        out, type_of(t->dtype), 4, const_cast<void *>(t->data), dim, stride, lower, upper,
+        (cuuint32_t)(t->line / size), (cuuint32_t)t->rows, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        swizzle_of(t->line), CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (made != CUDA_SUCCESS)
+        return cudaErrorInvalidValue;
+    mend(t, out);
+    return cudaSuccess;
 }
 
 #endif

@@ -217,33 +217,64 @@ __device__ __forceinline__ void peer_push(void *to, float a, float b, float c, f
 #endif
 }
 
-/* Launches a one-dimensional grid in clusters of up to 8 blocks. */
+/* --- one kernel after the other --- */
+
+/* What hopper_launch launches may begin before the kernel in front of it has ended, whichever that
+ * is: all its threads call grid_wait before they touch what other kernels write or read (weights
+ * may be read before), and no thread leaves without it, so that a kernel's end means the end of all
+ * before it. grid_go lets the next one begin as soon as there is room. */
+__device__ __forceinline__ void grid_wait(void)
+{
+#ifndef INFERD_EMULATE
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void grid_go(void)
+{
+#ifndef INFERD_EMULATE
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* After grid_wait, in a thread that loads by tensor copies what a kernel before stored. */
+__device__ __forceinline__ void grid_fence(void)
+{
+#ifndef INFERD_EMULATE
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
+}
+
+/* Launches a one-dimensional grid, in clusters of up to 8 blocks if `cluster` is more than 1. */
 template <class... P, class... A>
-inline cudaError_t hopper_launch_cluster(void (*kernel)(P...), unsigned blocks, int cluster,
-                                         unsigned threads, size_t shared,
-                                         const struct kernel_call *call, A... args)
+inline cudaError_t hopper_launch(void (*kernel)(P...), unsigned blocks, int cluster,
+                                 unsigned threads, size_t shared, const struct kernel_call *call,
+                                 A... args)
 {
     if (call->dry)
         return cudaSuccess;
 #ifdef INFERD_EMULATE
-    return emulate_launch_cluster(dim3(blocks), dim3(threads), shared, cluster,
-                                  [&]() { kernel(static_cast<P>(args)...); });
+    auto run = [&]() { kernel(static_cast<P>(args)...); };
+    return cluster > 1 ? emulate_launch_cluster(dim3(blocks), dim3(threads), shared, cluster, run)
+                       : emulate_launch(dim3(blocks), dim3(threads), shared, run);
 #else
     cudaError_t code = cudaFuncSetAttribute(
         (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     if (code != cudaSuccess)
         return code;
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = (unsigned)cluster;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaLaunchAttribute attribute[2] = {};
+    attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute[0].val.programmaticStreamSerializationAllowed = 1;
+    attribute[1].id = cudaLaunchAttributeClusterDimension;
+    attribute[1].val.clusterDim.x = (unsigned)cluster;
+    attribute[1].val.clusterDim.y = attribute[1].val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = call->stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    config.attrs = attribute;
+    config.numAttrs = cluster > 1 ? 2 : 1;
     return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
 #endif
 }
@@ -286,6 +317,26 @@ __device__ __forceinline__ void tensor_load_4d(void *to, const CUtensorMap *map,
                  "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
                  "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
                  : "memory");
+#endif
+}
+
+/* Rows of pixels of an image [N, H, W, C] as a convolution reads them, by a map of hopper_map_images:
+ * `pixel` is the first pixel's place (w, h, n) under the window's first tap, and (right, down) the
+ * tap. Rows go on along W, H and N as the window does. */
+__device__ __forceinline__ void tensor_load_images(void *to, const CUtensorMap *map,
+                                                   uint64_t *barrier, int c, int w, int h, int n,
+                                                   int right, int down)
+{
+#ifdef INFERD_EMULATE
+    const int32_t first[4] = {c, w, h, n};
+    emulate_tensor_load_images(to, map, barrier, first, right, down);
+#else
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(shared_address(to)),
+        "l"(map), "r"(shared_address(barrier)), "r"(c), "r"(w), "r"(h), "r"(n),
+        "h"((uint16_t)right), "h"((uint16_t)down)
+        : "memory");
 #endif
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Hopper's matrix products, wgmma: 64 rows of A times n columns of B by a warpgroup, one k step of
- * 32 bytes (16 numbers of 16 bits) each, summed in fp32 registers.
+ * 32 bytes (16 numbers of 16 bits, or 32 bytes) each, summed in fp32 registers; of bytes in int32.
  *
  * Result fragment, for thread t of the warpgroup, w = t / 32, g = t % 32 / 4, q = t % 4:
  *   d[4j + e]      row 16w + g,      column 8j + 2q + e     (e = 0, 1)
@@ -15,6 +15,8 @@
  * swz(a) = a ^ (a >> 7 & 7) << 4 for 128 bytes, & 3 for 64, & 1 for 32, of absolute addresses:
  *   K-major       byte k of row r at swz(start + r / 8 SBO + r % 8 line + k); the next k step 32
  *                 bytes further
+ *   bricks        byte k of row r at start + r / 8 SBO + k / 16 LBO + r % 8 16 + k % 16, without a
+ *                 swizzle; they may overlap, so that rows of 16 bytes are taps of one another
  *   transposed B  number n of row k at swz(start + n / (line / 2) LBO + k / 8 SBO + k % 8 line
  *                 + n % (line / 2) 2): rows of memory are K, as the values of attention lie
  * Tensor copies of boxes whose lines are as long as the swizzle write just this.
@@ -34,6 +36,13 @@ template <int LINE> __device__ __forceinline__ uint64_t descriptor_rows(uint32_t
 {
     return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)1 << 16 |
            (uint64_t)(8 * LINE >> 4) << 32 | hopper_swizzle(LINE) << 62;
+}
+
+/* Without a swizzle: the next 16 bytes of K `lead` bytes further, the next 8 rows `stride`. */
+__device__ __forceinline__ uint64_t descriptor_bricks(uint32_t address, int lead, int stride)
+{
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(lead >> 4) << 16 |
+           (uint64_t)(stride >> 4) << 32;
 }
 
 /* Transposed: dense rows of LINE bytes, the next LINE / 2 columns `box` bytes further. A k step is
@@ -94,6 +103,15 @@ template <int N> __device__ __forceinline__ void wgmma_hold([[maybe_unused]] uin
 #endif
 }
 
+template <int N> __device__ __forceinline__ void wgmma_hold([[maybe_unused]] int32_t (&d)[N])
+{
+#ifndef INFERD_EMULATE
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+r"(d[i])::"memory");
+#endif
+}
+
 /* --- the instruction --- */
 
 #ifdef INFERD_EMULATE
@@ -108,6 +126,19 @@ template <class T> constexpr int hopper_type(void)
 template <class T, int R> void wgmma(float (&d)[R], uint64_t a, uint64_t b, int keep)
 {
     emulate_wgmma(hopper_type<T>(), 2 * R, d, a, nullptr, b, false, keep);
+}
+
+/* A and B: int8_t or uint8_t, one of them int8_t. */
+template <class A, class B, int R>
+void wgmma_bytes(int32_t (&d)[R], uint64_t a, uint64_t b, int keep)
+{
+    const bool u_a = (int)number_of<A>::dtype == DTYPE_U8,
+               u_b = (int)number_of<B>::dtype == DTYPE_U8;
+    static_assert(!u_a || !u_b, "one of them is signed");
+    emulate_wgmma(u_a   ? EMULATE_U8_S8
+                  : u_b ? EMULATE_S8_U8
+                        : EMULATE_S8,
+                  2 * R, d, a, nullptr, b, false, keep);
 }
 
 template <class T, int R, int P>
@@ -127,6 +158,9 @@ void wgmma_registers(float (&d)[R], const uint32_t (&a)[P], int at, uint64_t b, 
 #define HOPPER_NAMES_48                                                                            \
     HOPPER_NAMES_32                                                                                \
     ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define HOPPER_NAMES_56                                                                            \
+    HOPPER_NAMES_48                                                                                \
+    ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define HOPPER_NAMES_64                                                                            \
     HOPPER_NAMES_48                                                                                \
     ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
@@ -150,6 +184,8 @@ void wgmma_registers(float (&d)[R], const uint32_t (&a)[P], int at, uint64_t b, 
     HOPPER_SUMS_16, HOPPER_SUMS_8(16), HOPPER_SUMS_8(24)
 #define HOPPER_SUMS_48                                                                             \
     HOPPER_SUMS_32, HOPPER_SUMS_8(32), HOPPER_SUMS_8(40)
+#define HOPPER_SUMS_56                                                                             \
+    HOPPER_SUMS_48, HOPPER_SUMS_8(48)
 #define HOPPER_SUMS_64                                                                             \
     HOPPER_SUMS_48, HOPPER_SUMS_8(48), HOPPER_SUMS_8(56)
 #define HOPPER_SUMS_96                                                                             \
@@ -181,6 +217,7 @@ void wgmma_registers(float (&d)[R], const uint32_t (&a)[P], int at, uint64_t b, 
 /* d = a b + (keep ? d : 0) */
 HOPPER_WGMMA("32", 16, "16", "17", "18")
 HOPPER_WGMMA("64", 32, "32", "33", "34")
+HOPPER_WGMMA("112", 56, "56", "57", "58")
 HOPPER_WGMMA("128", 64, "64", "65", "66")
 HOPPER_WGMMA("192", 96, "96", "97", "98")
 HOPPER_WGMMA("208", 104, "104", "105", "106")
@@ -210,6 +247,34 @@ HOPPER_WGMMA("32", 16, "%16, %17, %18, %19", "20", "21")
 HOPPER_WGMMA("64", 32, "%32, %33, %34, %35", "36", "37")
 HOPPER_WGMMA("96", 48, "%48, %49, %50, %51", "52", "53")
 HOPPER_WGMMA("128", 64, "%64, %65, %66, %67", "68", "69")
+#undef HOPPER_WGMMA
+#undef HOPPER_PRODUCT
+#undef HOPPER_SUM
+
+#define HOPPER_SUM(x) "+r"(x)
+#define HOPPER_PRODUCT(n, r, a_at, b_at, k_at, types)                                              \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" k_at ", 0;\n"                                \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k32.s32." types " {" HOPPER_NAMES_##r      \
+                 "}, %" a_at ", %" b_at ", p;\n}\n"                                                \
+                 : HOPPER_SUMS_##r                                                                 \
+                 : "l"(a), "l"(b), "r"(keep))
+#define HOPPER_WGMMA(n, r, a_at, b_at, k_at)                                                       \
+    template <class A, class B>                                                                    \
+    __device__ __forceinline__ void wgmma_bytes(int32_t(&d)[r], uint64_t a, uint64_t b, int keep)  \
+    {                                                                                              \
+        if constexpr (number_of<A>::dtype == DTYPE_U8)                                             \
+            HOPPER_PRODUCT(n, r, a_at, b_at, k_at, "u8.s8");                                       \
+        else if constexpr (number_of<B>::dtype == DTYPE_U8)                                        \
+            HOPPER_PRODUCT(n, r, a_at, b_at, k_at, "s8.u8");                                       \
+        else                                                                                       \
+            HOPPER_PRODUCT(n, r, a_at, b_at, k_at, "s8.s8");                                       \
+    }
+/* The same of bytes, int8_t or uint8_t, one of A and B int8_t. */
+HOPPER_WGMMA("64", 32, "32", "33", "34")
+HOPPER_WGMMA("112", 56, "56", "57", "58")
+HOPPER_WGMMA("128", 64, "64", "65", "66")
+HOPPER_WGMMA("192", 96, "96", "97", "98")
+HOPPER_WGMMA("256", 128, "128", "129", "130")
 #undef HOPPER_WGMMA
 #undef HOPPER_PRODUCT
 #undef HOPPER_SUM

@@ -264,6 +264,14 @@ struct kernel_edges {
 cudaError_t kernel_product_edges(const struct kernel_call *call, const struct kernel_edges *e,
                                  const void *x, const void *w, const void *bias, void *y);
 
+/* Dense images [N, H, W, C] as a convolution of one group reads them, for kernels on Hopper: rows of
+ * a product are the output's pixels, and its depth is the window's taps with all channels of each.
+ * Sides are of H, then of W; pad: begins. kernel[0] 0: no images. */
+struct kernel_images {
+    int64_t images, channels, in[2], out[2];
+    int32_t kernel[2], stride[2], dilation[2], pad[2];
+};
+
 /* --- matmul.cu --- */
 
 /* Variants, from 1 on: the rows of the table in matmul_table.cuh. They are for Hopper alone. */
@@ -273,9 +281,11 @@ enum { KERNEL_MATMUL_VARIANTS = 16 };
  * a [rows, depth], residual and y [rows, cols] and bias [cols] are dense, of F16 or BF16; rows of a
  * are whole 16 bytes, unless there is but one. func: IR_UNARY_IDENTITY, RELU, GELU, GELU_TANH, or
  * SWISH with `alpha`. The weights b are packed: column c of them is row kernel_matmul_packed_row(c)
- * of [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(depth)]; the rest is 0. */
+ * of [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(p)]; the rest is 0. If a is images,
+ * each tap has kernel_matmul_tap_depth numbers of a packed row. */
 struct kernel_matmul {
     int64_t rows, cols, depth;
+    struct kernel_images image; /* whose pixels are rows of a; rows of pixels are whole 16 bytes */
     int32_t dtype, func;
     float scale, alpha;
     bool late;
@@ -288,9 +298,16 @@ static inline int64_t kernel_matmul_packed_rows(int64_t cols)
     return (cols + 31) / 32 * 32;
 }
 
-static inline int64_t kernel_matmul_packed_depth(int64_t depth)
+static inline int64_t kernel_matmul_tap_depth(int64_t channels)
 {
-    return (depth + 7) / 8 * 8;
+    return (channels + 63) / 64 * 64;
+}
+
+static inline int64_t kernel_matmul_packed_depth(const struct kernel_matmul *p)
+{
+    const struct kernel_images *i = &p->image;
+    return i->kernel[0] ? kernel_matmul_tap_depth(i->channels) * i->kernel[0] * i->kernel[1]
+                        : (p->depth + 7) / 8 * 8;
 }
 
 /* Of 32 columns, thread q of the four that share a row of a product's result has the 8 from 8q on:
@@ -302,6 +319,68 @@ static inline int64_t kernel_matmul_packed_row(int64_t column)
 }
 
 cudaError_t kernel_matmul(const struct kernel_call *call, const struct kernel_matmul *p);
+
+/* --- tile.cu --- */
+
+/* Variants, from 1 on: the rows of the table in tile_table.cuh. They are for Hopper alone. */
+enum { KERNEL_TILE_VARIANTS = 10, KERNEL_TILE_ROOM = 256 };
+
+/* Products and convolutions of 8-bit integers by constant INT8 weights, with results of 8 bits:
+ *
+ *     y = round(scale[c] sum(x w) + bias[c] + residual_step residual), not below `low`, not above
+ *         `high`
+ *
+ * x [rows, depth] and residual and y [rows, cols] are dense, I8 or U8 each, x may be images; rows of
+ * each are whole 16 bytes. What lies outside of an image is 0. Residual and y are counted from 128
+ * if they are U8: so are bias, low and high. Weights, scale and bias are packed: column c of the
+ * weights is row kernel_tile_row(v, c) of [kernel_tile_rows(cols), kernel_tile_depth(p)] (a tap has
+ * kernel_tile_tap_depth numbers), and its scale and bias are numbers kernel_tile_number(v, c) of
+ * kernel_tile_rows(cols); all else is 0. */
+struct kernel_tile {
+    int64_t rows, cols, depth;
+    struct kernel_images image;
+    int32_t x_dtype, residual_dtype, y_dtype;
+    const void *x, *weights, *residual; /* residual may be NULL */
+    const float *scale, *bias;
+    float residual_step, low, high;
+    void *y;
+};
+
+static inline int64_t kernel_tile_rows(int64_t cols)
+{
+    return (cols + KERNEL_TILE_ROOM - 1) / KERNEL_TILE_ROOM * KERNEL_TILE_ROOM;
+}
+
+static inline int64_t kernel_tile_tap_depth(int64_t channels)
+{
+    return (channels + 127) / 128 * 128;
+}
+
+static inline int64_t kernel_tile_depth(const struct kernel_tile *p)
+{
+    const struct kernel_images *i = &p->image;
+    return i->kernel[0] ? kernel_tile_tap_depth(i->channels) * i->kernel[0] * i->kernel[1]
+                        : (p->depth + 15) / 16 * 16;
+}
+
+/* Columns whose results lie side by side in a line of shared memory, 128 or 64. A quarter of them is
+ * one thread's: numbers 2i and 2i + 1 of the quarter are its columns 8i .. 8i + 7 of a product. */
+int64_t kernel_tile_line(int32_t variant);
+
+static inline int64_t kernel_tile_row(int32_t variant, int64_t column)
+{
+    int64_t line = kernel_tile_line(variant), in = column % line, i = in % (line / 4);
+    return column - in + i / 2 * 8 + in / (line / 4) * 2 + i % 2;
+}
+
+/* Four numbers of a thread are neighbours, and so are the four threads of a row. */
+static inline int64_t kernel_tile_number(int32_t variant, int64_t column)
+{
+    int64_t line = kernel_tile_line(variant), in = column % line, i = in % (line / 4);
+    return column - in + i / 4 * 16 + in / (line / 4) * 4 + i % 4;
+}
+
+cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p);
 
 /* --- rows.cu --- */
 

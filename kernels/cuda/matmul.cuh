@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of 16-bit floats by constant weights on Hopper: wgmma and tensor copies, with bias,
- * residual and activation inside. docs/kernels.md has a drawing.
+ * Products of 16-bit floats by constant weights on Hopper, and convolutions, whose windows tensor
+ * copies read: wgmma, with bias, residual and activation inside. docs/kernels.md has a drawing.
  *
  * A block has two warpgroups that multiply, and a third whose first thread loads. Stages of shared
  * memory form a ring; a stage has 64 columns (128 bytes) of A's rows and of the weights' rows of
@@ -19,15 +19,15 @@
 #define INFERD_KERNELS_CUDA_MATMUL_CUH
 
 #include "base/op_enums.h"
-#include "kernels/cuda/hopper_map.cuh"
 #include "kernels/cuda/hopper_mma.cuh"
+#include "kernels/cuda/hopper_window.cuh"
 
 namespace matmul
 {
 
-constexpr int LINE = 128, STEP = 64; /* bytes and columns of a stage's rows */
-constexpr int SLAB = 64;             /* rows of a product */
-constexpr int PART = 32, LANE = 8;   /* columns of a part; of them, a thread's */
+constexpr int LINE = HOPPER_LINE, STEP = LINE / 2; /* bytes and columns of a stage's rows */
+constexpr int SLAB = 64;                           /* rows of a product */
+constexpr int PART = 32, LANE = 8;                 /* columns of a part; of them, a thread's */
 constexpr int CONSUMERS = 2, THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
 constexpr int WARPS = HOPPER_WARPGROUP / 32;
 constexpr int TALL = 8; /* tiles, one above the other, that are walked together: see tile_at */
@@ -40,6 +40,7 @@ struct job {
     bool late, whole;
     const void *bias, *residual;
     void *y;
+    struct hopper_window window; /* of a */
 };
 
 template <class T_, int SLABS_, int COLUMNS_, bool APART_, int STAGES_> struct shape {
@@ -86,19 +87,41 @@ struct tile_at {
 
 /* --- the thread that loads --- */
 
+/* The first stages' weights are asked for before the kernel in front has ended. */
+template <class S>
+__device__ __forceinline__ int produce_early(const ring<S> &r, const CUtensorMap *b, const job &j)
+{
+    tile_at tile(j, (int)blockIdx.x);
+    int early = min(S::STAGES, j.steps);
+    for (int k = 0; k < early; k++) {
+        mbarrier_expect(r.full + k, S::STAGE);
+        tensor_load_2d(r.stages + k * S::STAGE + S::A, b, r.full + k, k * STEP,
+                       tile.n * S::COLUMNS);
+    }
+    return early;
+}
+
 template <class S>
 __device__ __forceinline__ void produce(const ring<S> &r, const CUtensorMap *a,
                                         const CUtensorMap *b, const job &j)
 {
     hopper_turn t = {0, 0};
+    int early = produce_early(r, b, j);
+    grid_wait();
+    grid_fence();
     for (int at = (int)blockIdx.x; at < j.m_tiles * j.n_tiles; at += (int)gridDim.x) {
         tile_at tile(j, at);
+        hopper_place place(j.window, tile.m * S::TILE);
         for (int k = 0; k < j.steps; k++) {
             unsigned char *to = r.stages + t.at * S::STAGE;
-            mbarrier_wait(r.empty + t.at, t.parity ^ 1);
-            mbarrier_expect(r.full + t.at, S::STAGE);
-            tensor_load_2d(to, a, r.full + t.at, k * STEP, tile.m * S::TILE);
-            tensor_load_2d(to + S::A, b, r.full + t.at, k * STEP, tile.n * S::COLUMNS);
+            if (early > 0) {
+                early--;
+            } else {
+                mbarrier_wait(r.empty + t.at, t.parity ^ 1);
+                mbarrier_expect(r.full + t.at, S::STAGE);
+                tensor_load_2d(to + S::A, b, r.full + t.at, k * STEP, tile.n * S::COLUMNS);
+            }
+            hopper_load_rows(to, a, r.full + t.at, j.window, place, k);
             t.next(S::STAGES);
         }
     }
@@ -392,33 +415,21 @@ __global__ void __launch_bounds__(THREADS, 1)
         mbarrier_fence();
     }
     __syncthreads();
+    grid_go();
     if (group == CONSUMERS) {
         registers_fewer<40>();
         if (threadIdx.x == CONSUMERS * HOPPER_WARPGROUP)
             produce<S>(r, &a, &b, j);
+        else
+            grid_wait();
     } else {
         registers_more<232>();
+        grid_wait();
         consumer<S>(r, j, group).run();
     }
 }
 
 /* --- launching --- */
-
-inline struct hopper_tensor rows_of(const void *data, int dtype, int64_t depth, int64_t pitch,
-                                    int64_t rows, int tall)
-{
-    struct hopper_tensor t = {};
-    t.data = data;
-    t.dtype = dtype;
-    t.rank = 2;
-    t.dim[0] = depth;
-    t.dim[1] = rows;
-    t.stride[0] = 1;
-    t.stride[1] = pitch;
-    t.box[0] = STEP;
-    t.box[1] = tall;
-    return t;
-}
 
 inline struct job job_of(const struct kernel_matmul &p, int tile, int columns)
 {
@@ -427,7 +438,7 @@ inline struct job job_of(const struct kernel_matmul &p, int tile, int columns)
     j.cols = (int)p.cols;
     j.m_tiles = (j.rows + tile - 1) / tile;
     j.n_tiles = (j.cols + columns - 1) / columns;
-    j.steps = (int)((p.depth + STEP - 1) / STEP);
+    j.steps = (int)((kernel_matmul_packed_depth(&p) + STEP - 1) / STEP);
     j.scale = p.scale;
     j.alpha = p.alpha;
     j.func = p.func;
@@ -440,12 +451,34 @@ inline struct job job_of(const struct kernel_matmul &p, int tile, int columns)
     return j;
 }
 
+/* Where a and b lie, and boxes of so many of their rows. */
+struct operands_at {
+    struct hopper_source a;
+    struct hopper_tensor b;
+    operands_at(const struct kernel_matmul &p, int dtype, int tall, int columns)
+        : a({p.a, dtype, p.rows, p.depth, &p.image, tall}), b()
+    {
+        int64_t deep = kernel_matmul_packed_depth(&p);
+        b = hopper_matrix(p.b, dtype, p.image.kernel[0] ? deep : p.depth, deep,
+                          kernel_matmul_packed_rows(p.cols), columns);
+    }
+    bool fit(void) const
+    {
+        return hopper_source_fits(&a) && hopper_tensor_fits(&b);
+    }
+    cudaError_t open(CUtensorMap (&map)[2], struct hopper_window *window) const
+    {
+        cudaError_t code = hopper_source_open(&a, &map[0], window);
+        return code == cudaSuccess ? hopper_map(&b, &map[1]) : code;
+    }
+};
+
 /* Numbers that the kernel counts in. */
 inline bool counts(const struct kernel_matmul &p, int tile, int columns)
 {
     const int64_t most = INT32_MAX / 4;
     return p.rows >= 1 && p.cols >= 1 && p.depth >= 1 && p.rows <= most && p.cols <= most &&
-           p.depth <= most &&
+           p.depth <= most && kernel_matmul_packed_depth(&p) <= most &&
            kernel_ceil_div(p.rows, tile) * kernel_ceil_div(p.cols, columns) <= most;
 }
 
@@ -456,22 +489,18 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_matmul
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
     if (!counts(p, S::TILE, S::COLUMNS))
         return cudaErrorNotSupported;
-    struct hopper_tensor a = rows_of(p.a, dtype, p.depth, p.depth, p.rows, S::TILE);
-    struct hopper_tensor b = rows_of(p.b, dtype, p.depth, kernel_matmul_packed_depth(p.depth),
-                                     kernel_matmul_packed_rows(p.cols), S::COLUMNS);
-    if (!hopper_tensor_fits(&a) || !hopper_tensor_fits(&b))
+    operands_at at(p, dtype, S::TILE, S::COLUMNS);
+    if (!at.fit())
         return cudaErrorNotSupported;
     if (call->dry)
         return cudaSuccess;
     CUtensorMap map[2];
-    cudaError_t code = hopper_map(&a, &map[0]);
-    if (code == cudaSuccess)
-        code = hopper_map(&b, &map[1]);
+    struct job j = job_of(p, S::TILE, S::COLUMNS);
+    cudaError_t code = at.open(map, &j.window);
     if (code != cudaSuccess)
         return code;
-    struct job j = job_of(p, S::TILE, S::COLUMNS);
-    return KERNEL_LAUNCH(kernel<S>, (unsigned)min(multiprocessors, j.m_tiles * j.n_tiles), THREADS,
-                         S::SHARED, call, map[0], map[1], j);
+    return hopper_launch(kernel<S>, (unsigned)min(multiprocessors, j.m_tiles * j.n_tiles), 1,
+                         THREADS, S::SHARED, call, map[0], map[1], j);
 }
 
 } // namespace matmul

@@ -68,18 +68,40 @@ struct split_place {
     }
 };
 
+/* The first stages' weights are asked for before the kernel in front has ended. */
+template <class S>
+__device__ __forceinline__ int split_load_early(const split_ring<S> &r, const CUtensorMap *b,
+                                                const split_job &j, const split_place &at)
+{
+    int early = 0;
+    for (int k = at.rank; k < j.job.steps && early < S::STAGES; k += j.blocks, early++) {
+        mbarrier_expect(r.full + early, (uint32_t)(j.tall * LINE + S::B));
+        tensor_load_2d(r.stages + early * S::STAGE + S::A, b, r.full + early, k * STEP,
+                       at.tile.n * S::COLUMNS);
+    }
+    return early;
+}
+
 template <class S>
 __device__ __forceinline__ void split_load(const split_ring<S> &r, const CUtensorMap *a,
                                            const CUtensorMap *b, const split_job &j,
                                            const split_place &at)
 {
     hopper_turn t = {0, 0};
+    int early = split_load_early(r, b, j, at);
+    grid_wait();
+    grid_fence();
+    hopper_place place(j.job.window, at.tile.m * SLAB);
     for (int k = at.rank; k < j.job.steps; k += j.blocks) {
         unsigned char *to = r.stages + t.at * S::STAGE;
-        mbarrier_wait(r.empty + t.at, t.parity ^ 1);
-        mbarrier_expect(r.full + t.at, (uint32_t)(j.tall * LINE + S::B));
-        tensor_load_2d(to, a, r.full + t.at, k * STEP, at.tile.m * SLAB);
-        tensor_load_2d(to + S::A, b, r.full + t.at, k * STEP, at.tile.n * S::COLUMNS);
+        if (early > 0) {
+            early--;
+        } else {
+            mbarrier_wait(r.empty + t.at, t.parity ^ 1);
+            mbarrier_expect(r.full + t.at, (uint32_t)(j.tall * LINE + S::B));
+            tensor_load_2d(to + S::A, b, r.full + t.at, k * STEP, at.tile.n * S::COLUMNS);
+        }
+        hopper_load_rows(to, a, r.full + t.at, j.job.window, place, k);
         t.next(S::STAGES);
     }
 }
@@ -218,11 +240,15 @@ __global__ void __launch_bounds__(SPLIT_THREADS, 2)
     }
     __syncthreads();
     cluster_arrive();
+    grid_go();
     if (threadIdx.x >= HOPPER_WARPGROUP) {
         if (threadIdx.x == HOPPER_WARPGROUP)
             split_load<S>(r, &a, &b, j, at);
+        else
+            grid_wait();
         return;
     }
+    grid_wait();
     float sum[S::COLUMNS / 2];
     split_multiply<S>(r, j, at.rank, sum);
     cluster_wait(); /* the others' mbarriers are there */
@@ -239,23 +265,18 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_mat
     if (!counts(p, SLAB, S::COLUMNS))
         return cudaErrorNotSupported;
     struct split_job j = {job_of(p, SLAB, S::COLUMNS), BLOCKS, (int)min(p.rows, (int64_t)SLAB)};
-    struct hopper_tensor a = rows_of(p.a, dtype, p.depth, p.depth, p.rows, j.tall);
-    struct hopper_tensor b = rows_of(p.b, dtype, p.depth, kernel_matmul_packed_depth(p.depth),
-                                     kernel_matmul_packed_rows(p.cols), S::COLUMNS);
-    if (j.job.steps < BLOCKS || !hopper_tensor_fits(&a) || !hopper_tensor_fits(&b) ||
+    operands_at from(p, dtype, j.tall, S::COLUMNS);
+    if (j.job.steps < BLOCKS || !from.fit() ||
         (int64_t)j.job.m_tiles * j.job.n_tiles * BLOCKS > (int64_t)waves * 2 * multiprocessors)
         return cudaErrorNotSupported;
     if (call->dry)
         return cudaSuccess;
     CUtensorMap map[2];
-    cudaError_t code = hopper_map(&a, &map[0]);
-    if (code == cudaSuccess)
-        code = hopper_map(&b, &map[1]);
+    cudaError_t code = from.open(map, &j.job.window);
     if (code != cudaSuccess)
         return code;
-    return hopper_launch_cluster(split_kernel<S>,
-                                 (unsigned)(j.job.m_tiles * j.job.n_tiles * BLOCKS), BLOCKS,
-                                 SPLIT_THREADS, S::SHARED, call, map[0], map[1], j);
+    return hopper_launch(split_kernel<S>, (unsigned)(j.job.m_tiles * j.job.n_tiles * BLOCKS),
+                         BLOCKS, SPLIT_THREADS, S::SHARED, call, map[0], map[1], j);
 }
 
 } // namespace matmul

@@ -32,6 +32,10 @@ struct async_map {
     int64_t dim[5];
     uint16_t box[5];
     uint8_t rank, size, swizzle; /* swizzle: bytes; 0: none */
+    /* Of images: 0, or the pixels of a load; places of the window's first tap along W and H. */
+    uint16_t pixels;
+    int16_t lower[2], upper[2];
+    uint8_t step[2];
 };
 
 struct async_copy {
@@ -39,6 +43,7 @@ struct async_copy {
     uint32_t at;       /* address in shared memory */
     uint64_t *barrier; /* loads */
     int32_t first[5];
+    int32_t tap[2];            /* loads of images: right, down */
     int thread, group;         /* stores */
     std::vector<char> content; /* stores: what shared memory held when the store was issued */
 };

@@ -40,6 +40,38 @@ bool emulate_map(void *map, const void *data, int size, int rank, const int64_t 
     return true;
 }
 
+static bool corners_fit(const int64_t *dim, const int32_t *lower, const int32_t *upper,
+                        const int32_t *step)
+{
+    for (int i = 0; i < 2; i++)
+        if (lower[i] < -128 || lower[i] > 127 || upper[i] < -128 || upper[i] > 127 || step[i] < 1 ||
+            step[i] > 8 || dim[1 + i] - 1 + upper[i] < lower[i])
+            return false;
+    return true;
+}
+
+bool emulate_map_images(void *map, const void *data, int size, const int64_t *dim,
+                        const int32_t *lower, const int32_t *upper, const int32_t *step, int pixels,
+                        int swizzle)
+{
+    const int64_t stride[4] = {size, dim[0] * size, dim[0] * dim[1] * size,
+                               dim[0] * dim[1] * dim[2] * size};
+    const int32_t box[4] = {swizzle / size, 1, 1, 1};
+    struct async_map m;
+    if (!corners_fit(dim, lower, upper, step) || pixels < 1 || pixels > 1024 ||
+        !emulate_map(map, data, size, 4, dim, stride, box, swizzle))
+        return false;
+    memcpy(&m, map, sizeof(m));
+    m.pixels = (uint16_t)pixels;
+    for (int i = 0; i < 2; i++) {
+        m.lower[i] = (int16_t)lower[i];
+        m.upper[i] = (int16_t)upper[i];
+        m.step[i] = (uint8_t)step[i];
+    }
+    memcpy(map, &m, sizeof(m));
+    return true;
+}
+
 static uint32_t line_of(const struct async_map &m)
 {
     return (uint32_t)m.box[0] * m.size;
@@ -47,7 +79,7 @@ static uint32_t line_of(const struct async_map &m)
 
 static uint32_t lines_of(const struct async_map &m)
 {
-    return (uint32_t)m.box[1] * m.box[2] * m.box[3] * m.box[4];
+    return m.pixels ? m.pixels : (uint32_t)m.box[1] * m.box[2] * m.box[3] * m.box[4];
 }
 
 /* The copy, checked, without its bytes. */
@@ -68,18 +100,35 @@ static struct async_copy copy_of(const void *map, const void *shared, int rank,
     return c;
 }
 
+/* The places of line `line`, from dim 1 on: of the box, or of the window after so many steps. */
+static void places(const struct async_copy &c, uint32_t line, int64_t *p)
+{
+    const struct async_map &m = c.map;
+    for (int i = 1; i < 5 && !m.pixels; line /= m.box[i], i++)
+        p[i] = (int64_t)c.first[i] + line % m.box[i];
+    if (!m.pixels)
+        return;
+    int64_t at = line, n[2];
+    for (int i = 0; i < 2; i++) { /* steps along W, then H */
+        n[i] = (m.dim[1 + i] - 1 + m.upper[i] - m.lower[i]) / m.step[i] + 1;
+        at += (c.first[1 + i] - m.lower[i]) / m.step[i];
+        p[1 + i] = m.lower[i] + at % n[i] * m.step[i] + c.tap[i];
+        at /= n[i];
+    }
+    p[3] = c.first[3] + at;
+    p[4] = 0;
+}
+
 /* Element `x` of line `line` of the box in memory; NULL: outside of the tensor. */
 static char *element(const struct async_copy &c, uint32_t line, uint32_t x)
 {
     uint64_t at = c.map.data;
+    int64_t p[5] = {(int64_t)c.first[0] + x};
+    places(c, line, p);
     for (int i = 0; i < 5; i++) {
-        uint32_t in = i == 0 ? x : line % c.map.box[i];
-        int64_t p = (int64_t)c.first[i] + in;
-        if (i > 0)
-            line /= c.map.box[i];
-        if (p < 0 || p >= c.map.dim[i])
+        if (p[i] < 0 || p[i] >= c.map.dim[i])
             return nullptr;
-        at += (uint64_t)p * c.map.stride[i];
+        at += (uint64_t)p[i] * c.map.stride[i];
     }
     return reinterpret_cast<char *>((uintptr_t)at);
 }
@@ -122,7 +171,29 @@ void emulate_tensor_load(void *to, const void *map, uint64_t *barrier, int rank,
 {
     struct async *a = async_now();
     struct async_copy c = copy_of(map, to, rank, first);
+    if (c.map.pixels)
+        emulate_fail("a load of a box by a map of images");
     c.barrier = barrier;
+    async_claim(a, c.at, (size_t)lines_of(c.map) * line_of(c.map));
+    a->loads.push_back(c);
+}
+
+void emulate_tensor_load_images(void *to, const void *map, uint64_t *barrier, const int32_t *first,
+                                int right, int down)
+{
+    struct async *a = async_now();
+    struct async_copy c = copy_of(map, to, 4, first);
+    if (!c.map.pixels)
+        emulate_fail("a load of images by a map of another kind");
+    for (int i = 0; i < 2; i++)
+        if (first[1 + i] < c.map.lower[i] || first[1 + i] > c.map.dim[1 + i] - 1 + c.map.upper[i] ||
+            (first[1 + i] - c.map.lower[i]) % c.map.step[i])
+            emulate_fail("a load of images that begins where the window never is");
+    if (right < 0 || right > 255 || down < 0 || down > 255)
+        emulate_fail("a tap too far away");
+    c.barrier = barrier;
+    c.tap[0] = right;
+    c.tap[1] = down;
     async_claim(a, c.at, (size_t)lines_of(c.map) * line_of(c.map));
     a->loads.push_back(c);
 }

@@ -16,7 +16,7 @@ enum { WARPGROUP = 128, ROWS = 64, STEP = 32, K_MOST = 32 };
 
 static bool is_integer(int type)
 {
-    return type == EMULATE_S8 || type == EMULATE_U8_S8;
+    return type == EMULATE_S8 || type == EMULATE_U8_S8 || type == EMULATE_S8_U8;
 }
 
 static int size_of(int type)
@@ -120,7 +120,8 @@ static int numbers(int type, bool of_a, const char *row, float *to)
         else if (type == EMULATE_E4M3)
             to[i] = eight_bits(byte);
         else
-            to[i] = of_a && type == EMULATE_U8_S8 ? (float)byte : (float)(signed char)byte;
+            to[i] = type == (of_a ? EMULATE_U8_S8 : EMULATE_S8_U8) ? (float)byte
+                                                                  : (float)(signed char)byte;
     }
     return n;
 }

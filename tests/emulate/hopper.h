@@ -16,7 +16,7 @@
  *   clusters       what a block sends to another lands late and in any order, and is an error if
  *                  the other has not begun or has ended
  *
- * Not here: im2col, multicast, the order of memory between blocks, and what generic reads of a
+ * Not here: multicast, the order of memory between blocks, and what generic reads of a
  * load's bytes see without a wait (poison, mostly).
  */
 #ifndef INFERD_TESTS_EMULATE_HOPPER_H
@@ -26,7 +26,14 @@
 #include <cstdint>
 
 /* The types of A and B; the sum is fp32 for floats and int32 for integers. */
-enum emulate_product_type { EMULATE_F16, EMULATE_BF16, EMULATE_E4M3, EMULATE_S8, EMULATE_U8_S8 };
+enum emulate_product_type {
+    EMULATE_F16,
+    EMULATE_BF16,
+    EMULATE_E4M3,
+    EMULATE_S8,
+    EMULATE_U8_S8,
+    EMULATE_S8_U8
+};
 
 uint32_t emulate_address(const void *shared);
 
@@ -44,6 +51,13 @@ bool emulate_map(void *map, const void *data, int size, int rank, const int64_t 
                  const int64_t *stride, const int32_t *box, int swizzle);
 void emulate_tensor_load(void *to, const void *map, uint64_t *barrier, int rank,
                          const int32_t *first);
+/* The same of images [N, H, W, C]; dim, first from C on; corners and steps along W, then H. False:
+ * cuTensorMapEncodeIm2col would refuse this. A load may begin at any place of the window. */
+bool emulate_map_images(void *map, const void *data, int size, const int64_t *dim,
+                        const int32_t *lower, const int32_t *upper, const int32_t *step, int pixels,
+                        int swizzle);
+void emulate_tensor_load_images(void *to, const void *map, uint64_t *barrier, const int32_t *first,
+                                int right, int down);
 void emulate_tensor_store(const void *map, const void *from, int rank, const int32_t *first);
 void emulate_bulk_commit(void);
 void emulate_bulk_wait(int pending);

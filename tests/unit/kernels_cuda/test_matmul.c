@@ -41,7 +41,7 @@ static double apply(enum ir_unary func, double x, double alpha)
 /* The weights w [cols, depth] as the kernel wants them; the caller frees them. */
 static uint16_t *packed_new(const struct array *w, int64_t cols, int64_t depth)
 {
-    int64_t pitch = kernel_matmul_packed_depth(depth), rows = kernel_matmul_packed_rows(cols);
+    int64_t pitch = (depth + 7) / 8 * 8, rows = kernel_matmul_packed_rows(cols);
     void *to = NULL;
     assert_int_equal(posix_memalign(&to, 16, (size_t)(rows * pitch * 2)), 0);
     memset(to, 0, (size_t)(rows * pitch * 2));

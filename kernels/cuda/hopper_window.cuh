@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The first operand of a product on Hopper: rows of a matrix, or the pixels of images as a
+ * convolution's window passes over them. A step is a line (128 bytes) of depth; images have whole
+ * steps for each tap, whose last one tensor copies fill up with zeros, as they do what lies outside
+ * of the image.
+ */
+#ifndef INFERD_KERNELS_CUDA_HOPPER_WINDOW_CUH
+#define INFERD_KERNELS_CUDA_HOPPER_WINDOW_CUH
+
+#include "kernels/cuda/hopper_map.cuh"
+
+enum { HOPPER_LINE = 128 };
+
+struct hopper_window {
+    bool images;
+    int numbers;                   /* of a step */
+    struct divider steps, columns; /* steps of a tap; taps of a row of the window */
+    struct divider width, height;  /* of the output */
+    int stride[2], pad[2], dilation[2];
+};
+
+/* The first row of a tile: a row of the matrix, or the place of the window's first tap. */
+struct hopper_place {
+    int row, h, w, n;
+    __device__ __forceinline__ hopper_place(const hopper_window &of, int first)
+        : row(first), h(0), w(0), n(0)
+    {
+        if (!of.images)
+            return;
+        uint32_t q, p;
+        n = (int)divider_split(of.height, divider_split(of.width, (uint32_t)first, &q), &p);
+        h = (int)p * of.stride[0] - of.pad[0];
+        w = (int)q * of.stride[1] - of.pad[1];
+    }
+};
+
+/* Loads a step of the map's rows from `at` on. */
+__device__ __forceinline__ void hopper_load_rows(void *to, const CUtensorMap *map,
+                                                 uint64_t *barrier, const hopper_window &of,
+                                                 const hopper_place &at, int step)
+{
+    if (!of.images) {
+        tensor_load_2d(to, map, barrier, step * of.numbers, at.row);
+        return;
+    }
+    uint32_t in, s;
+    uint32_t tap = divider_split(of.steps, (uint32_t)step, &in);
+    uint32_t r = divider_split(of.columns, tap, &s);
+    tensor_load_images(to, map, barrier, (int)in * of.numbers, at.w, at.h, at.n,
+                       (int)s * of.dilation[1], (int)r * of.dilation[0]);
+}
+
+/* --- host --- */
+
+/* What a product reads: `rows` rows of `depth` numbers, or `image` (NULL or without taps: no
+ * images), by boxes of `tall` rows. */
+struct hopper_source {
+    const void *data;
+    int32_t dtype;
+    int64_t rows, depth;
+    const struct kernel_images *image;
+    int tall;
+};
+
+inline bool hopper_source_is_images(const struct hopper_source *s)
+{
+    return s->image && s->image->kernel[0] > 0;
+}
+
+inline struct hopper_tensor hopper_matrix(const void *data, int32_t dtype, int64_t depth,
+                                          int64_t pitch, int64_t rows, int tall)
+{
+    struct hopper_tensor t = {};
+    t.data = data;
+    t.dtype = dtype;
+    t.rank = 2;
+    t.dim[0] = depth;
+    t.dim[1] = rows;
+    t.stride[0] = 1;
+    t.stride[1] = pitch;
+    t.box[0] = HOPPER_LINE / number_size(dtype);
+    t.box[1] = tall;
+    return t;
+}
+
+inline struct hopper_images hopper_source_images(const struct hopper_source *s)
+{
+    struct hopper_images t = {};
+    t.data = s->data;
+    t.dtype = s->dtype;
+    t.images = s->image->images;
+    t.height = s->image->in[0];
+    t.width = s->image->in[1];
+    t.channels = s->image->channels;
+    for (int d = 0; d < 2; d++) {
+        t.pad[d] = s->image->pad[d];
+        t.stride[d] = s->image->stride[d];
+        t.dilation[d] = s->image->dilation[d];
+        t.kernel[d] = s->image->kernel[d];
+        t.out[d] = (int32_t)s->image->out[d];
+    }
+    t.rows = s->tall;
+    t.line = HOPPER_LINE;
+    return t;
+}
+
+/* Steps of depth in all. */
+inline int64_t hopper_source_steps(const struct hopper_source *s)
+{
+    int64_t numbers = HOPPER_LINE / number_size(s->dtype);
+    return hopper_source_is_images(s) ? kernel_ceil_div(s->image->channels, numbers) *
+                                            s->image->kernel[0] * s->image->kernel[1]
+                                      : kernel_ceil_div(s->depth, numbers);
+}
+
+inline bool hopper_source_fits(const struct hopper_source *s)
+{
+    const int64_t most = INT32_MAX / 4;
+    if (s->rows < 1 || s->depth < 1 || s->rows > most || s->depth > most ||
+        (s->image && (s->image->out[0] > most || s->image->out[1] > most)))
+        return false;
+    if (hopper_source_is_images(s)) {
+        struct hopper_images t = hopper_source_images(s);
+        return hopper_images_fit(&t) &&
+               s->image->images * s->image->out[0] * s->image->out[1] == s->rows;
+    }
+    struct hopper_tensor t = hopper_matrix(s->data, s->dtype, s->depth, s->depth, s->rows, s->tall);
+    return hopper_tensor_fits(&t);
+}
+
+/* The map and the window of a source that fits. */
+inline cudaError_t hopper_source_open(const struct hopper_source *s, CUtensorMap *map,
+                                      struct hopper_window *window)
+{
+    struct hopper_window w = {};
+    w.numbers = HOPPER_LINE / number_size(s->dtype);
+    w.images = hopper_source_is_images(s);
+    if (!w.images) {
+        struct hopper_tensor t =
+            hopper_matrix(s->data, s->dtype, s->depth, s->depth, s->rows, s->tall);
+        *window = w;
+        return hopper_map(&t, map);
+    }
+    struct hopper_images t = hopper_source_images(s);
+    w.steps = divider_make((uint32_t)kernel_ceil_div(t.channels, w.numbers));
+    w.columns = divider_make((uint32_t)t.kernel[1]);
+    w.width = divider_make((uint32_t)t.out[1]);
+    w.height = divider_make((uint32_t)t.out[0]);
+    for (int d = 0; d < 2; d++) {
+        w.stride[d] = t.stride[d];
+        w.pad[d] = t.pad[d];
+        w.dilation[d] = t.dilation[d];
+    }
+    *window = w;
+    return hopper_map_images(&t, map);
+}
+
+#endif

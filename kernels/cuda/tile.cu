@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which products of bytes go to the kernels of tile_table.cuh. */
+#include "kernels/cuda/tile_table.cuh"
+
+static bool is_byte(int32_t dtype)
+{
+    return dtype == DTYPE_I8 || dtype == DTYPE_U8;
+}
+
+int64_t kernel_tile_line(int32_t variant)
+{
+#define ROW(columns, ...) columns,
+    static const int columns[] = {TILE_SHAPES(ROW)};
+#undef ROW
+    return variant >= 1 && variant <= KERNEL_TILE_VARIANTS && columns[variant - 1] < 128 ? 64 : 128;
+}
+
+cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p)
+{
+    if (call->capability != 90 || !is_byte(p->x_dtype) || !is_byte(p->y_dtype) ||
+        (p->residual && !is_byte(p->residual_dtype)))
+        return cudaErrorNotSupported;
+    return p->x_dtype == DTYPE_I8 ? tile::launch_i8(call, *p) : tile::launch_u8(call, *p);
+}

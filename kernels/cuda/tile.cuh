@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products and convolutions of 8-bit integers on Hopper, from windows of x to results of 8 bits in
+ * one launch: wgmma, and tensor copies for everything that is large, results and residuals too.
+ * docs/kernels.md has a drawing.
+ *
+ * A block has two warpgroups that multiply and a third whose warps each have one thread that loads.
+ * What is multiplied is bytes by bytes, so that memory is the limit of most layers: results go out
+ * and residuals come in by tensor copies, tiles ahead of their use. A residual is loaded into the
+ * very slot of shared memory that takes the result.
+ *
+ *   shared    the warpgroups share a tile of 128 rows and a ring of stages with x's and the
+ *             weights' lines: for much depth
+ *   staying   the weights of a block's columns are loaded once and stay (STAY steps of depth), and
+ *             each warpgroup has tiles of 64 rows and a ring of x of its own: while one finishes
+ *             results, the other multiplies. For little depth and many rows
+ *
+ * Packed weights give a thread neighbouring columns (kernel_tile_row), 32 or 16 bytes of a line.
+ * Lines of 128 bytes are swizzled, so that the eight rows which a quarter of a warp writes at a time
+ * lie in different banks.
+ *
+ * UINT8 is computed as INT8: q - 128 is q with its highest bit turned.
+ */
+#ifndef INFERD_KERNELS_CUDA_TILE_CUH
+#define INFERD_KERNELS_CUDA_TILE_CUH
+
+#include "kernels/cuda/hopper_mma.cuh"
+#include "kernels/cuda/hopper_window.cuh"
+
+namespace tile
+{
+
+constexpr int LINE = HOPPER_LINE, SLAB = 64; /* bytes of a step; rows of a product */
+constexpr int CONSUMERS = 2, THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
+constexpr int WARPS = HOPPER_WARPGROUP / 32;
+constexpr int FIRST_LOADER = CONSUMERS * WARPS; /* the number of the first warp that loads */
+
+struct job {
+    int m_tiles, n_tiles, steps;
+    struct hopper_window window;
+    const float *scale, *bias;
+    float residual_step, low, high;
+    uint32_t residual_turn, turn; /* the highest bits of four bytes of U8 */
+    bool residual, limited;       /* limited: by `high` */
+};
+
+/* STAY 0: shared. */
+template <class X_, int COLUMNS_, int STAY_, int STAGES_, int SLOTS_> struct shape {
+    typedef X_ X;
+    static constexpr int COLUMNS = COLUMNS_, STAY = STAY_, STAGES = STAGES_, SLOTS = SLOTS_;
+    static constexpr bool SHARES = STAY == 0;
+    static constexpr int RINGS = SHARES ? 1 : CONSUMERS, TALL = SHARES ? CONSUMERS * SLAB : SLAB;
+    static constexpr int A = TALL * LINE, B = COLUMNS * LINE, STAGE = A + (SHARES ? B : 0);
+    static constexpr int BOX = COLUMNS < 128 ? COLUMNS : 128, BOXES = COLUMNS / BOX;
+    static constexpr int SLOT = SLAB * COLUMNS;
+    static constexpr int READERS = (SHARES ? CONSUMERS : 1) * WARPS; /* of a stage */
+    static constexpr int BARRIERS = RINGS * STAGES * 2 + CONSUMERS * SLOTS * 2 + STAY;
+    static constexpr int SHARED =
+        HOPPER_ALIGN + STAY * B + RINGS * STAGES * STAGE + CONSUMERS * SLOTS * SLOT + BARRIERS * 8;
+    static_assert(SHARED <= HOPPER_SHARED_MAX, "shared memory");
+    static_assert(BOX == 128 || BOX == 64, "lines that a thread has a quarter of");
+    static_assert(COLUMNS <= KERNEL_TILE_ROOM, "scales and biases");
+};
+
+template <class S> struct room { /* shared memory */
+    unsigned char *weights, *stages, *slots;
+    uint64_t *full, *empty, *come, *gone, *there; /* come, gone: of slots; there: of weights */
+    __device__ explicit room(unsigned char *raw)
+    {
+        weights = shared_aligned(raw);
+        stages = weights + S::STAY * S::B;
+        slots = stages + S::RINGS * S::STAGES * S::STAGE;
+        full = reinterpret_cast<uint64_t *>(slots + CONSUMERS * S::SLOTS * S::SLOT);
+        empty = full + S::RINGS * S::STAGES;
+        come = empty + S::RINGS * S::STAGES;
+        gone = come + CONSUMERS * S::SLOTS;
+        there = gone + CONSUMERS * S::SLOTS;
+    }
+};
+
+/* The tiles of a ring, in order. Staying weights: the grid is a multiple of the columns' tiles, and
+ * a block keeps its own. */
+template <class S> struct walk {
+    int at, step, end, wide, fixed;
+    __device__ __forceinline__ walk(const job &j, int ring)
+    {
+        wide = j.n_tiles;
+        fixed = (int)blockIdx.x % wide;
+        at = S::SHARES ? (int)blockIdx.x : (int)blockIdx.x / wide * CONSUMERS + ring;
+        step = S::SHARES ? (int)gridDim.x : (int)gridDim.x / wide * CONSUMERS;
+        end = S::SHARES ? j.m_tiles * wide : j.m_tiles;
+    }
+    __device__ __forceinline__ bool more(void) const
+    {
+        return at < end;
+    }
+    __device__ __forceinline__ int row(void) const
+    {
+        return (S::SHARES ? at / wide : at) * S::TALL;
+    }
+    __device__ __forceinline__ int column(void) const
+    {
+        return (S::SHARES ? at % wide : fixed) * S::COLUMNS;
+    }
+};
+
+/* --- threads that load --- */
+
+template <class S>
+__device__ __forceinline__ void load_staying(const room<S> &r, const CUtensorMap *b, const job &j)
+{
+    int column = walk<S>(j, 0).column();
+    for (int k = 0; k < j.steps; k++) {
+        mbarrier_expect(r.there + k, S::B);
+        tensor_load_2d(r.weights + k * S::B, b, r.there + k, k * LINE, column);
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void load_steps(const room<S> &r, const CUtensorMap *a,
+                                           const CUtensorMap *b, const job &j, int ring)
+{
+    hopper_turn t = {0, 0};
+    for (walk<S> w(j, ring); w.more(); w.at += w.step) {
+        hopper_place place(j.window, w.row());
+        for (int k = 0; k < j.steps; k++) {
+            int stage = ring * S::STAGES + t.at;
+            unsigned char *to = r.stages + stage * S::STAGE;
+            mbarrier_wait(r.empty + stage, t.parity ^ 1);
+            mbarrier_expect(r.full + stage, S::STAGE);
+            hopper_load_rows(to, a, r.full + stage, j.window, place, k);
+            if (S::SHARES)
+                tensor_load_2d(to + S::A, b, r.full + stage, k * LINE, w.column());
+            t.next(S::STAGES);
+        }
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void load_residual(const room<S> &r, const CUtensorMap *z, const job &j,
+                                              int consumer)
+{
+    hopper_turn t = {0, 0};
+    for (walk<S> w(j, S::SHARES ? 0 : consumer); w.more(); w.at += w.step) {
+        int slot = consumer * S::SLOTS + t.at;
+        mbarrier_wait(r.gone + slot, t.parity ^ 1);
+        mbarrier_expect(r.come + slot, S::SLOT);
+        for (int i = 0; i < S::BOXES; i++)
+            tensor_load_2d(r.slots + slot * S::SLOT + i * SLAB * S::BOX, z, r.come + slot,
+                           w.column() + i * S::BOX, w.row() + (S::SHARES ? consumer * SLAB : 0));
+        t.next(S::SLOTS);
+    }
+}
+
+/* --- results --- */
+
+__device__ __forceinline__ int nearest(float x)
+{
+#ifdef INFERD_EMULATE
+    return x != x ? 0 : (int)fminf(fmaxf(rintf(x), -1e9f), 1e9f);
+#else
+    return __float2int_rn(x);
+#endif
+}
+
+/* Four integers, saturated, the first one lowest. */
+__device__ __forceinline__ uint32_t four_bytes(int a, int b, int c, int d)
+{
+#ifdef INFERD_EMULATE
+    const int all[4] = {a, b, c, d};
+    uint32_t word = 0;
+    for (int i = 0; i < 4; i++)
+        word |= (uint32_t)(uint8_t)(all[i] < -128 ? -128 : all[i] > 127 ? 127 : all[i]) << 8 * i;
+    return word;
+#else
+    uint32_t high, word;
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, 0;" : "=r"(high) : "r"(d), "r"(c));
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(b), "r"(a), "r"(high));
+    return word;
+#endif
+}
+
+/* Four neighbouring results; z: their residuals as they lie in memory. */
+template <bool RESIDUAL>
+__device__ __forceinline__ uint32_t finish(const job &j, const int32_t (&sum)[4], const float4 &s,
+                                           const float4 &b, uint32_t z)
+{
+    float v[4] = {fmaf((float)sum[0], s.x, b.x), fmaf((float)sum[1], s.y, b.y),
+                  fmaf((float)sum[2], s.z, b.z), fmaf((float)sum[3], s.w, b.w)};
+    z ^= j.residual_turn;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (RESIDUAL)
+            v[i] = fmaf((float)(int8_t)(z >> 8 * i), j.residual_step, v[i]);
+        v[i] = fmaxf(v[i], j.low);
+    }
+    if (j.limited)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            v[i] = fminf(v[i], j.high);
+    return four_bytes(nearest(v[0]), nearest(v[1]), nearest(v[2]), nearest(v[3])) ^ j.turn;
+}
+
+/* A thread's sums of rows g and g + 8 of its warp's 16 -> a slot of boxes of 64 lines. */
+template <class S, bool RESIDUAL>
+__device__ __forceinline__ void results(const job &j, const int32_t (&sum)[S::COLUMNS / 2],
+                                        unsigned char *slot, int column)
+{
+    constexpr int CHUNKS = S::BOX / 64, QUADS = S::BOX / 16;
+    int thread = (int)threadIdx.x % HOPPER_WARPGROUP, t = thread % 4;
+    int row = thread / 32 * 16 + thread % 32 / 4;
+#pragma unroll
+    for (int box = 0; box < S::BOXES; box++) {
+        unsigned char *at[2][CHUNKS];
+        uint32_t z[2][QUADS], out[2][QUADS];
+#pragma unroll
+        for (int up = 0; up < 2; up++)
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++) {
+                int line = row + 8 * up, chunk = CHUNKS * t + c;
+                chunk ^= S::BOX == 128 ? line % 8 : line / 2 % 4;
+                at[up][c] = slot + box * SLAB * S::BOX + line * S::BOX + chunk * 16;
+                if (RESIDUAL) {
+                    uint4 v = *reinterpret_cast<const uint4 *>(at[up][c]);
+                    z[up][4 * c] = v.x, z[up][4 * c + 1] = v.y;
+                    z[up][4 * c + 2] = v.z, z[up][4 * c + 3] = v.w;
+                }
+            }
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            int number = column + box * S::BOX + q * 16 + t * 4;
+            float4 s = __ldg(reinterpret_cast<const float4 *>(j.scale + number));
+            float4 b = __ldg(reinterpret_cast<const float4 *>(j.bias + number));
+#pragma unroll
+            for (int up = 0; up < 2; up++) {
+                const int first = 4 * (box * S::BOX / 8 + 2 * q) + 2 * up;
+                const int32_t four[4] = {sum[first], sum[first + 1], sum[first + 4],
+                                         sum[first + 5]};
+                out[up][q] = finish<RESIDUAL>(j, four, s, b, RESIDUAL ? z[up][q] : 0);
+            }
+        }
+#pragma unroll
+        for (int up = 0; up < 2; up++)
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++)
+                shared_put(at[up][c], make_uint4(out[up][4 * c], out[up][4 * c + 1],
+                                                 out[up][4 * c + 2], out[up][4 * c + 3]));
+    }
+}
+
+/* --- a consumer --- */
+
+template <class S> struct consumer {
+    typedef typename S::X X;
+    const room<S> &r;
+    const job &j;
+    const CUtensorMap *y;
+    int group, ring;
+    hopper_turn t, slot;
+    bool leads, again; /* again: it has stored before */
+
+    __device__ consumer(const room<S> &shared, const job &todo, const CUtensorMap *to,
+                        int warpgroup)
+        : r(shared), j(todo), y(to), group(warpgroup), ring(S::SHARES ? 0 : warpgroup), t({0, 0}),
+          slot({0, 0}), leads(threadIdx.x % HOPPER_WARPGROUP == 0), again(false)
+    {
+    }
+
+    __device__ __forceinline__ void free_stage(int at)
+    {
+        if (threadIdx.x % 32 == 0)
+            mbarrier_arrive(r.empty + ring * S::STAGES + at);
+    }
+
+    /* The products of the stage at t. */
+    __device__ __forceinline__ void step(int32_t (&sum)[S::COLUMNS / 2], int k)
+    {
+        uint32_t a = shared_address(r.stages + (ring * S::STAGES + t.at) * S::STAGE);
+        uint32_t b = S::SHARES ? a + S::A : shared_address(r.weights + k * S::B);
+        if (S::SHARES)
+            a += (uint32_t)(group * SLAB * LINE);
+        wgmma_hold(sum);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < LINE; i += 32)
+            wgmma_bytes<X, int8_t>(sum, descriptor_rows<LINE>(a + i), descriptor_rows<LINE>(b + i),
+                                   k > 0 || i > 0);
+        wgmma_commit();
+        wgmma_hold(sum);
+    }
+
+    /* All products of a tile. A stage is free when the products behind it are under way. */
+    __device__ __forceinline__ void multiply(int32_t (&sum)[S::COLUMNS / 2])
+    {
+        int before = -1;
+#pragma unroll 1
+        for (int k = 0; k < j.steps; k++) {
+            if (!S::SHARES && !again)
+                mbarrier_wait(r.there + k, 0);
+            mbarrier_wait(r.full + ring * S::STAGES + t.at, t.parity);
+            step(sum, k);
+            if (k > 0) {
+                wgmma_wait<1>();
+                free_stage(before);
+            }
+            before = t.at;
+            t.next(S::STAGES);
+        }
+        wgmma_wait<0>();
+        wgmma_hold(sum);
+        free_stage(before);
+    }
+
+    /* Waits until the slot is this tile's: its residual has come, or what was in it is gone. A slot
+     * is given to the next residual when its result has been read, one tile later. */
+    __device__ __forceinline__ void take_slot(void)
+    {
+        if (!j.residual) {
+            if (leads)
+                store_wait_read<S::SLOTS - 1>();
+            named_sync(1 + group, HOPPER_WARPGROUP);
+            return;
+        }
+        if (leads && again) {
+            store_wait_read<0>();
+            mbarrier_arrive(r.gone + group * S::SLOTS + (slot.at + S::SLOTS - 1) % S::SLOTS);
+        }
+        mbarrier_wait(r.come + group * S::SLOTS + slot.at, slot.parity);
+    }
+
+    __device__ __forceinline__ void store(const int32_t (&sum)[S::COLUMNS / 2], int row, int column)
+    {
+        unsigned char *to = r.slots + (group * S::SLOTS + slot.at) * S::SLOT;
+        take_slot();
+        if (j.residual)
+            results<S, true>(j, sum, to, column);
+        else
+            results<S, false>(j, sum, to, column);
+        proxy_fence();
+        named_sync(1 + group, HOPPER_WARPGROUP);
+        if (leads) {
+            for (int i = 0; i < S::BOXES; i++)
+                tensor_store_2d(y, to + i * SLAB * S::BOX, column + i * S::BOX, row);
+            store_commit();
+        }
+        again = true;
+        slot.next(S::SLOTS);
+    }
+
+    __device__ __forceinline__ void run(void)
+    {
+        for (walk<S> w(j, ring); w.more(); w.at += w.step) {
+            int32_t sum[S::COLUMNS / 2];
+            multiply(sum);
+            store(sum, w.row() + (S::SHARES ? group * SLAB : 0), w.column());
+        }
+        if (leads)
+            store_wait_all();
+    }
+};
+
+template <class S>
+__device__ __forceinline__ void load(const room<S> &r, const CUtensorMap *a, const CUtensorMap *b,
+                                     const CUtensorMap *z, const job &j)
+{
+    int loader = (int)threadIdx.x / 32 - FIRST_LOADER;
+    if (!S::SHARES && loader == 0)
+        load_staying(r, b, j); /* no kernel writes weights */
+    grid_wait();
+    grid_fence();
+    if (loader < S::RINGS)
+        load_steps(r, a, b, j, loader);
+    else if (loader >= CONSUMERS && j.residual)
+        load_residual(r, z, j, loader - CONSUMERS);
+}
+
+template <class S>
+__global__ void __launch_bounds__(THREADS, 1)
+    kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+           const __grid_constant__ CUtensorMap z, const __grid_constant__ CUtensorMap y,
+           const __grid_constant__ job j)
+{
+    KERNEL_SHARED(unsigned char, raw);
+    room<S> r(raw);
+    int group = (int)threadIdx.x / HOPPER_WARPGROUP;
+    if (threadIdx.x == 0) {
+        tensor_prefetch(&a);
+        tensor_prefetch(&b);
+        tensor_prefetch(&y);
+        for (int i = 0; i < S::RINGS * S::STAGES; i++) {
+            mbarrier_init(r.full + i, 1);
+            mbarrier_init(r.empty + i, S::READERS);
+        }
+        for (int i = 0; i < CONSUMERS * S::SLOTS; i++) {
+            mbarrier_init(r.come + i, 1);
+            mbarrier_init(r.gone + i, 1);
+        }
+        for (int i = 0; i < S::STAY; i++)
+            mbarrier_init(r.there + i, 1);
+        mbarrier_fence();
+    }
+    __syncthreads();
+    grid_go();
+    if (group == CONSUMERS) {
+        registers_fewer<40>();
+        if (threadIdx.x % 32 == 0)
+            load<S>(r, &a, &b, &z, j);
+        else
+            grid_wait();
+    } else {
+        registers_more<232>();
+        grid_wait();
+        consumer<S>(r, j, &y, group).run();
+    }
+}
+
+/* --- launching --- */
+
+/* Where everything lies, as boxes of the shape's rows and columns. */
+template <class S> struct places {
+    struct hopper_source x;
+    struct hopper_tensor weights, residual, y;
+    explicit places(const struct kernel_tile &p)
+        : x({p.x, p.x_dtype, p.rows, p.depth, &p.image, S::TALL})
+    {
+        int64_t deep = kernel_tile_depth(&p);
+        weights =
+            hopper_matrix(p.weights, DTYPE_I8, deep, deep, kernel_tile_rows(p.cols), S::COLUMNS);
+        residual = y = hopper_matrix(p.y, p.y_dtype, p.cols, p.cols, p.rows, SLAB);
+        residual.data = p.residual ? p.residual : p.y;
+        residual.box[0] = y.box[0] = S::BOX;
+    }
+    bool fit(void) const
+    {
+        return hopper_source_fits(&x) && hopper_tensor_fits(&weights) &&
+               hopper_tensor_fits(&residual) && hopper_tensor_fits(&y);
+    }
+    cudaError_t open(CUtensorMap (&map)[4], struct hopper_window *window) const
+    {
+        cudaError_t code = hopper_source_open(&x, &map[0], window);
+        if (code == cudaSuccess)
+            code = hopper_map(&weights, &map[1]);
+        if (code == cudaSuccess)
+            code = hopper_map(&residual, &map[2]);
+        return code == cudaSuccess ? hopper_map(&y, &map[3]) : code;
+    }
+};
+
+template <class S> struct job job_of(const struct kernel_tile &p, int64_t steps)
+{
+    struct job j = {};
+    j.m_tiles = (int)kernel_ceil_div(p.rows, S::TALL);
+    j.n_tiles = (int)kernel_ceil_div(p.cols, S::COLUMNS);
+    j.steps = (int)steps;
+    j.scale = p.scale;
+    j.bias = p.bias;
+    j.residual = p.residual != nullptr;
+    j.residual_step = p.residual_step;
+    j.low = p.low;
+    j.high = p.high;
+    j.limited = p.high < 127;
+    j.residual_turn = p.residual_dtype == DTYPE_U8 ? 0x80808080u : 0;
+    j.turn = p.y_dtype == DTYPE_U8 ? 0x80808080u : 0;
+    return j;
+}
+
+template <class S>
+cudaError_t launch_of(const struct kernel_call *call, const struct kernel_tile &p)
+{
+    const int64_t most = INT32_MAX / 4;
+    int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    if (p.cols < 1 || p.cols > most || kernel_tile_depth(&p) > most)
+        return cudaErrorNotSupported;
+    places<S> at(p);
+    if (!at.fit() || kernel_ceil_div(p.rows, SLAB) * kernel_ceil_div(p.cols, S::COLUMNS) > most)
+        return cudaErrorNotSupported;
+    struct job j = job_of<S>(p, hopper_source_steps(&at.x));
+    if (!S::SHARES && j.steps > S::STAY)
+        return cudaErrorNotSupported;
+    if (call->dry)
+        return cudaSuccess;
+    CUtensorMap map[4];
+    cudaError_t code = at.open(map, &j.window);
+    if (code != cudaSuccess)
+        return code;
+    int blocks = S::SHARES ? min(multiprocessors, j.m_tiles * j.n_tiles)
+                           : min(max(multiprocessors / j.n_tiles, 1),
+                                 (j.m_tiles + CONSUMERS - 1) / CONSUMERS) *
+                                 j.n_tiles;
+    return hopper_launch(kernel<S>, (unsigned)blocks, 1, THREADS, S::SHARED, call, map[0], map[1],
+                         map[2], map[3], j);
+}
+
+} // namespace tile
+
+#endif

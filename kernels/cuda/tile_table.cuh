@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The variants of products of bytes on Hopper, in the order of their numbers. */
+#ifndef INFERD_KERNELS_CUDA_TILE_TABLE_CUH
+#define INFERD_KERNELS_CUDA_TILE_TABLE_CUH
+
+#include "kernels/cuda/tile.cuh"
+
+namespace tile
+{
+
+/* R(columns, steps of weights that stay, stages, slots) */
+#define TILE_SHAPES(R)                                                                             \
+    R(256, 0, 4, 1)                                                                                \
+    R(128, 0, 5, 2)                                                                                \
+    R(64, 0, 7, 3)                                                                                 \
+    R(256, 1, 4, 3)                                                                                \
+    R(256, 2, 4, 2)                                                                                \
+    R(256, 4, 3, 1)                                                                                \
+    R(128, 2, 6, 4)                                                                                \
+    R(128, 8, 4, 1)                                                                                \
+    R(64, 4, 7, 4)                                                                                 \
+    R(64, 9, 6, 3)
+
+typedef cudaError_t (*launch_fn)(const struct kernel_call *call, const struct kernel_tile &p);
+
+template <class X> cudaError_t launch(const struct kernel_call *call, const struct kernel_tile &p)
+{
+#define ROW(columns, stay, stages, slots) launch_of<shape<X, columns, stay, stages, slots>>,
+    static const launch_fn rows[] = {TILE_SHAPES(ROW)};
+#undef ROW
+    static_assert(sizeof(rows) / sizeof(*rows) == KERNEL_TILE_VARIANTS, "each has its number");
+    if (call->variant < 1 || call->variant > KERNEL_TILE_VARIANTS)
+        return cudaErrorNotSupported;
+    return rows[call->variant - 1](call, p);
+}
+
+/* tile_i8.cu, tile_u8.cu: by the type of x */
+cudaError_t launch_i8(const struct kernel_call *call, const struct kernel_tile &p);
+cudaError_t launch_u8(const struct kernel_call *call, const struct kernel_tile &p);
+
+} // namespace tile
+
+#endif
