@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products and convolutions of bytes on Hopper: every row of the kernel's table, on shapes whose
+ * edges lie within tiles. Sums are exact, so that each result is what one rounding of scale, bias
+ * and residual gives, or its neighbour where that lies within a thousandth of a tie.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+#include "base/dtype.h"
+#include "kernels/cuda/kernels.h"
+#include "tests/unit/kernels_cuda/array.h"
+#include "tests/unit/kernels_cuda/probe.h"
+
+struct tile_case {
+    struct kernel_images i; /* without taps: so many rows of so many channels */
+    int64_t filters;
+    enum dtype x, residual, y; /* residual: DTYPE_NONE: none */
+    float low, high;
+    int32_t blocks; /* multiprocessors */
+};
+
+struct data {
+    int64_t rows, depth, taps;
+    uint8_t *x, *residual, *y, *packed;
+    int8_t *w;
+    float *scale, *bias; /* of columns */
+    float *packed_scale, *packed_bias;
+    double *want;
+};
+
+/* A matrix. */
+#define ROWS(rows, depth)                                                                          \
+    {                                                                                              \
+        .images = (rows), .channels = (depth)                                                      \
+    }
+
+static const float residual_step = 0.375F;
+
+static void *room(size_t bytes)
+{
+    void *at = NULL;
+    assert_int_equal(posix_memalign(&at, 16, bytes), 0);
+    memset(at, 0, bytes);
+    return at;
+}
+
+static uint8_t *random_bytes(int64_t n)
+{
+    uint8_t *to = room((size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        to[i] = i % 7 ? (uint8_t)array_draw(256) : array_draw(2) ? 0x80 : 0x7f;
+    return to;
+}
+
+static int whole(enum dtype dtype, uint8_t byte)
+{
+    return dtype == DTYPE_I8 ? (int8_t)byte : byte;
+}
+
+static int64_t sum_of(const struct tile_case *c, const struct data *d, int64_t row, int64_t m)
+{
+    const struct kernel_images *i = &c->i;
+    const int8_t *w = d->w + m * d->depth;
+    int64_t sum = 0;
+    if (!i->kernel[0]) {
+        for (int64_t k = 0; k < d->depth; k++)
+            sum += whole(c->x, d->x[row * d->depth + k]) * w[k];
+        return sum;
+    }
+    int64_t q = row % i->out[1], p = row / i->out[1] % i->out[0], n = row / i->out[1] / i->out[0];
+    for (int64_t t = 0; t < d->taps; t++) {
+        int64_t h = p * i->stride[0] - i->pad[0] + t / i->kernel[1] * i->dilation[0];
+        int64_t v = q * i->stride[1] - i->pad[1] + t % i->kernel[1] * i->dilation[1];
+        bool inside = h >= 0 && h < i->in[0] && v >= 0 && v < i->in[1];
+        for (int64_t k = 0; inside && k < i->channels; k++)
+            sum += whole(c->x, d->x[((n * i->in[0] + h) * i->in[1] + v) * i->channels + k]) *
+                   w[t * i->channels + k];
+    }
+    return sum;
+}
+
+static void data_init(const struct tile_case *c, struct data *d)
+{
+    const struct kernel_images *i = &c->i;
+    bool images = i->kernel[0] > 0;
+    *d = (struct data){.taps = images ? (int64_t)i->kernel[0] * i->kernel[1] : 1};
+    d->rows = images ? i->images * i->out[0] * i->out[1] : i->images;
+    d->depth = d->taps * i->channels;
+    d->x = random_bytes(i->images * (images ? i->in[0] * i->in[1] : 1) * i->channels);
+    d->w = (int8_t *)random_bytes(c->filters * d->depth);
+    d->residual = random_bytes(d->rows * c->filters);
+    d->y = room((size_t)(d->rows * c->filters));
+    d->want = room((size_t)(d->rows * c->filters) * sizeof(double));
+    d->scale = room((size_t)c->filters * sizeof(float));
+    d->bias = room((size_t)c->filters * sizeof(float));
+    for (int64_t m = 0; m < c->filters; m++) {
+        d->scale[m] = (60.0F + (float)array_draw(60)) / (5000 * sqrtf((float)d->depth));
+        d->bias[m] = (float)array_draw(100) - 50;
+    }
+    for (int64_t r = 0; r < d->rows; r++)
+        for (int64_t m = 0; m < c->filters; m++) {
+            int64_t at = r * c->filters + m;
+            int z = c->residual == DTYPE_NONE ? 0 : whole(c->residual, d->residual[at]);
+            z -= c->residual == DTYPE_U8 ? 128 : 0;
+            double v = (double)sum_of(c, d, r, m) * (double)d->scale[m] + (double)d->bias[m] +
+                       z * (double)residual_step;
+            d->want[at] = fmin(fmax(v, (double)c->low), (double)c->high);
+        }
+}
+
+static void data_deinit(struct data *d)
+{
+    free(d->x), free(d->w), free(d->residual), free(d->y), free(d->packed), free(d->want);
+    free(d->scale), free(d->bias), free(d->packed_scale), free(d->packed_bias);
+    d->packed = NULL;
+    d->packed_scale = d->packed_bias = NULL;
+}
+
+static struct kernel_tile arguments(const struct tile_case *c, const struct data *d)
+{
+    return (struct kernel_tile){
+        .rows = d->rows,
+        .cols = c->filters,
+        .depth = d->depth,
+        .image = c->i,
+        .x_dtype = (int32_t)c->x,
+        .residual_dtype = (int32_t)c->residual,
+        .y_dtype = (int32_t)c->y,
+        .x = d->x,
+        .residual = c->residual == DTYPE_NONE ? NULL : d->residual,
+        .residual_step = residual_step,
+        .low = c->low,
+        .high = c->high,
+        .y = d->y,
+    };
+}
+
+/* Packs weights, scale and bias as a variant wants them. */
+static void pack(const struct tile_case *c, struct data *d, int32_t variant, struct kernel_tile *p)
+{
+    int64_t rows = kernel_tile_rows(c->filters), deep = kernel_tile_depth(p);
+    int64_t tap = kernel_tile_tap_depth(c->i.channels);
+    free(d->packed), free(d->packed_scale), free(d->packed_bias);
+    d->packed = room((size_t)(rows * deep));
+    d->packed_scale = room((size_t)rows * sizeof(float));
+    d->packed_bias = room((size_t)rows * sizeof(float));
+    for (int64_t m = 0; m < c->filters; m++) {
+        uint8_t *row = d->packed + kernel_tile_row(variant, m) * deep;
+        d->packed_scale[kernel_tile_number(variant, m)] = d->scale[m];
+        d->packed_bias[kernel_tile_number(variant, m)] = d->bias[m];
+        for (int64_t t = 0; t < d->taps; t++)
+            memcpy(row + t * (c->i.kernel[0] ? tap : 0), d->w + m * d->depth + t * c->i.channels,
+                   (size_t)c->i.channels);
+    }
+    p->weights = d->packed;
+    p->scale = d->packed_scale;
+    p->bias = d->packed_bias;
+}
+
+/* The number of results that are wrong. */
+static int64_t wrong_ones(const struct tile_case *c, const struct data *d, int64_t *first)
+{
+    int64_t wrong = 0;
+    for (int64_t at = 0; at < d->rows * c->filters; at++) {
+        double want = fmin(fmax(d->want[at], -128), 127);
+        int got = whole(c->y, d->y[at]) - (c->y == DTYPE_U8 ? 128 : 0);
+        if (fabs(got - want) > 0.5 + 1e-3 && wrong++ == 0)
+            *first = at;
+    }
+    return wrong;
+}
+
+static struct kernel_call call_of(const struct tile_case *c, int32_t variant)
+{
+    return (struct kernel_call){.variant = variant, .multiprocessors = c->blocks, .capability = 90};
+}
+
+/* Returns how many rows of the table took the case. */
+static int check_case(const struct tile_case *c)
+{
+    struct data d;
+    int taken = 0;
+    data_init(c, &d);
+    struct kernel_tile p = arguments(c, &d);
+    for (int32_t v = 1; v <= KERNEL_TILE_VARIANTS; v++) {
+        struct kernel_call call = call_of(c, v), dry = call;
+        int64_t first = 0, wrong;
+        dry.dry = true;
+        if (kernel_tile(&dry, &p) != cudaSuccess)
+            continue;
+        pack(c, &d, v, &p);
+        memset(d.y, 0x55, (size_t)(d.rows * c->filters));
+        assert_int_equal(kernel_tile(&call, &p), cudaSuccess);
+        wrong = wrong_ones(c, &d, &first);
+        if (wrong)
+            fail_msg("variant %d, %d rows of %d, %d columns: %d wrong; row %d column %d is %d, "
+                     "not %g",
+                     (int)v, (int)d.rows, (int)d.depth, (int)c->filters, (int)wrong,
+                     (int)(first / c->filters), (int)(first % c->filters),
+                     whole(c->y, d.y[first]) - (c->y == DTYPE_U8 ? 128 : 0), d.want[first]);
+        taken++;
+    }
+    data_deinit(&d);
+    return taken;
+}
+
+/* Rows and columns that end within tiles and lines, rounds of rings and slots, blocks with none,
+ * one and several tiles, results at both ends. */
+static void test_products(void **state)
+{
+    (void)state;
+    static const struct tile_case cases[] = {
+        {ROWS(1, 16), 16, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
+        {ROWS(130, 128), 256, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 2},
+        {ROWS(333, 64), 272, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 127, 3},
+        {ROWS(700, 256), 64, DTYPE_U8, DTYPE_NONE, DTYPE_I8, 0, 90, 2},
+        {ROWS(260, 512), 144, DTYPE_I8, DTYPE_U8, DTYPE_I8, -100, 100, 2},
+        {ROWS(513, 96), 512, DTYPE_U8, DTYPE_I8, DTYPE_U8, -128, -1, 1},
+        {ROWS(200, 1168), 80, DTYPE_I8, DTYPE_I8, DTYPE_U8, -128, 127, 1},
+    };
+    static const int least[] = {10, 10, 10, 9, 7, 10, 3};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_int_equal(check_case(&cases[i]), least[i]);
+}
+
+static void test_windows(void **state)
+{
+    (void)state;
+    static const struct tile_case cases[] = {
+        {{2, 64, {9, 7}, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+         64,
+         DTYPE_U8,
+         DTYPE_NONE,
+         DTYPE_U8,
+         -128,
+         127,
+         132},
+        {{3, 144, {8, 9}, {4, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+         96,
+         DTYPE_I8,
+         DTYPE_I8,
+         DTYPE_I8,
+         0,
+         127,
+         1},
+        {{2, 128, {6, 6}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, {0, 0}},
+         128,
+         DTYPE_I8,
+         DTYPE_NONE,
+         DTYPE_I8,
+         -128,
+         127,
+         132},
+        {{1, 48, {1, 50}, {1, 25}, {1, 3}, {1, 2}, {1, 1}, {0, 1}},
+         160,
+         DTYPE_U8,
+         DTYPE_U8,
+         DTYPE_I8,
+         -128,
+         127,
+         132},
+    };
+    static const int least[] = {4, 3, 10, 7};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_int_equal(check_case(&cases[i]), least[i]);
+}
+
+/* --- each instruction that orders is needed --- */
+
+/* 0: the answer is right. Ends the process if the emulator finds fault. */
+static int run_left_out(const struct tile_case *c, int32_t variant, int site, bool weaker)
+{
+    struct data d;
+    struct kernel_call call = call_of(c, variant);
+    int64_t first;
+    data_init(c, &d);
+    struct kernel_tile p = arguments(c, &d);
+    pack(c, &d, variant, &p);
+    memset(d.y, 0x55, (size_t)(d.rows * c->filters));
+    probe_leave_out(site, weaker);
+    bool wrong = kernel_tile(&call, &p) == cudaSuccess && wrong_ones(c, &d, &first) > 0;
+    data_deinit(&d);
+    return wrong;
+}
+
+static bool found(const struct tile_case *c, int32_t variant, int site, bool weaker)
+{
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(0);
+        _exit(run_left_out(c, variant, site, weaker));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+/* Leaves out one wait, arrival, fence or commit after the other, of a kernel of each kind. */
+static void test_left_out(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t variant;
+        struct tile_case c;
+    } kernels[] = {
+        {2, {ROWS(900, 96), 144, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 127, 1}},
+        {2, {ROWS(700, 1168), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 1}},
+        {7, {ROWS(1300, 256), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 2}},
+        {7, {ROWS(1300, 256), 144, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 2}},
+    };
+    int faults = 0;
+    for (size_t i = 0; i < ARRAY_LEN(kernels); i++) {
+        int first = probe_sites();
+        assert_int_equal(run_left_out(&kernels[i].c, kernels[i].variant, -1, false), 0);
+        for (int site = first; site < probe_sites(); site++)
+            for (int weaker = 0; weaker <= (int)probe_site_counts(site); weaker++, faults++)
+                if (!found(&kernels[i].c, kernels[i].variant, site, weaker))
+                    fail_msg("kernel %d without %s (place %d, weaker %d) is not found", (int)i,
+                             probe_site(site), site - first, weaker);
+    }
+    assert_true(faults >= 20);
+    print_message("%d faults found\n", faults);
+}
+
+static bool is_taken(const struct kernel_tile *p, int32_t variant, int32_t capability)
+{
+    struct kernel_call dry = {.dry = true, .variant = variant, .capability = capability};
+    return kernel_tile(&dry, p) == cudaSuccess;
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct kernel_tile p = {
+        .rows = 64, .cols = 64, .depth = 256, .x_dtype = DTYPE_I8, .y_dtype = DTYPE_I8};
+    assert_true(is_taken(&p, 1, 90));
+    assert_false(is_taken(&p, 1, 80));
+    assert_false(is_taken(&p, 0, 90));
+    assert_false(is_taken(&p, KERNEL_TILE_VARIANTS + 1, 90));
+    assert_false(is_taken(&p, 4, 90)); /* one step of weights stays, and there are two */
+    struct kernel_tile q = p;
+    q.cols = 72; /* rows of y are not whole 16 bytes */
+    assert_false(is_taken(&q, 1, 90));
+    q = p;
+    q.depth = 250;
+    assert_false(is_taken(&q, 1, 90));
+    q = p;
+    q.y_dtype = DTYPE_F16;
+    assert_false(is_taken(&q, 1, 90));
+    q = p;
+    q.rows = INT64_C(1) << 40;
+    assert_false(is_taken(&q, 1, 90));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
