@@ -11,7 +11,12 @@
  *
  * x may be plain where it has few channels, as images that clients send as bytes: no reordering
  * comes before the first layer then. Behind the packed filters lie scales and bias, as fp32.
+ *
+ * Hopper has kernels of its own (kernels/cuda/tile.cuh) for one group, where y has 8 bits as well and
+ * what follows the sums is at most a residual of 8 bits and limits. Their scales and bias are in
+ * steps of y.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,11 +26,17 @@
 
 enum { PLAIN_CHANNELS = 4 }; /* at most so many of a plain x */
 
-enum variant { TILES = 0, DEPTHWISE = 8 }; /* stored in plans, plus the kernel's own variant */
+/* Stored in plans, plus the kernel's own variant. */
+enum kind { TILES = 0, DEPTHWISE = 8, HOPPER = 16 };
 
 static const char *const tile_names[] = {"", "128x128", "128x64", "32x32"};
 static const char *const depthwise_names[] = {"", "depthwise 16 channels", "depthwise 8 channels",
                                               "depthwise 4 channels", "depthwise any window"};
+static const char *const hopper_names[] = {
+    "",          "128x256",   "128x128",   "128x64",   "64x256 k1", "64x256 k2",
+    "64x256 k4", "64x128 k2", "64x128 k8", "64x64 k4", "64x64 k9",
+};
+_Static_assert(ARRAY_LEN(hopper_names) == KERNEL_TILE_VARIANTS + 1, "each row of the table");
 
 struct scaled {
     struct kernel_window window;
@@ -33,8 +44,13 @@ struct scaled {
     uint32_t axis;                   /* of y's channels */
     int64_t filters, of_group, taps; /* of_group: channels that a filter reads */
     float alpha;
-    struct stored from;              /* how x is stored */
-    bool biased, depthwise, columns; /* columns: the weights are [K, N] */
+    struct stored from, to; /* how x and y are stored */
+    enum kind kind;
+    int32_t variant;      /* HOPPER: the kernel's */
+    bool biased, columns; /* columns: the weights are [K, N] */
+    struct kernel_tile tile;
+    uint32_t residual;   /* HOPPER: step of the epilogue whose operand it is, or IR_NONE */
+    float residual_zero; /* in steps of y */
     struct kernel_view x, y;
     struct kernel_runs runs;
     struct kernel_epilogue epilogue;
@@ -91,49 +107,151 @@ static bool read_conv(const struct ir_graph *graph, const struct ir_node *node, 
     s->taps = 1;
     for (int32_t d = 0; d < s->window.spatial; d++)
         s->taps *= w->dim[2 + d];
-    s->depthwise = s->window.spatial <= 2 && groups == s->x.dim[1] && s->filters == groups;
+    if (s->window.spatial <= 2 && groups == s->x.dim[1] && s->filters == groups && !s->variant)
+        s->kind = DEPTHWISE;
     return true;
 }
 
 static void read_places(struct scaled *s)
 {
     const uint64_t align = BACKEND_ALIGN - 1;
-    int64_t each = s->runs.packed;
-    if (s->depthwise) {
+    int64_t each = s->kind == HOPPER ? kernel_tile_depth(&s->tile) : s->runs.packed;
+    int64_t filters = s->kind == HOPPER ? kernel_tile_rows(s->filters) : s->filters;
+    if (s->kind == DEPTHWISE) {
         int32_t last = s->window.spatial - 1;
         each =
             s->taps / s->window.kernel[last] * kernel_depthwise_words(s->window.kernel[last]) * 4;
     }
-    s->scale_at = ((uint64_t)(s->filters * each) + align) & ~align;
-    s->bias_at = s->scale_at + (((uint64_t)s->filters * sizeof(float) + align) & ~align);
-    s->packed = s->bias_at + (((uint64_t)s->filters * sizeof(float) + align) & ~align);
+    s->scale_at = ((uint64_t)(filters * each) + align) & ~align;
+    s->bias_at = s->scale_at + (((uint64_t)filters * sizeof(float) + align) & ~align);
+    s->packed = s->bias_at + (((uint64_t)filters * sizeof(float) + align) & ~align);
 }
 
-/* `dtype` takes the place of F32; NONE: tensors have their types. */
-static bool scaled_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
-                        enum ir_layout layout, struct scaled *out)
+/* --- Hopper's kernels --- */
+
+static bool is_byte(int32_t dtype)
 {
-    struct scaled s = {.axis = 1};
-    struct stored to;
+    return dtype == DTYPE_I8 || dtype == DTYPE_U8;
+}
+
+/* A real number in steps of y, as the kernel counts them. */
+static float in_steps(const struct scaled *s, float v)
+{
+    return v / s->to.step + (float)(s->to.zero - (s->to.dtype == DTYPE_U8 ? 128 : 0));
+}
+
+static bool read_residual(const struct kernel_view *z, uint32_t step, struct scaled *s)
+{
+    if (s->residual != IR_NONE || !is_byte(z->dtype) || !(z->step > 0))
+        return false;
+    for (int32_t d = 0; d < s->y.rank; d++)
+        if (s->y.dim[d] != 1 && z->stride[d] != s->y.stride[d])
+            return false;
+    s->residual = step;
+    s->tile.residual_dtype = z->dtype;
+    s->tile.residual_step = z->step / s->to.step;
+    s->residual_zero = (z->zero - (z->dtype == DTYPE_U8 ? 128.0F : 0.0F)) * s->tile.residual_step;
+    return true;
+}
+
+/* A sum with a residual, then limits: nothing else. */
+static bool read_steps(struct scaled *s)
+{
+    s->residual = IR_NONE;
+    s->tile.low = -128;
+    s->tile.high = 127;
+    for (int32_t i = 0; i < s->epilogue.n; i++) {
+        const struct kernel_step *step = &s->epilogue.step[i];
+        bool last = i + 1 == s->epilogue.n, relu = step->func == IR_UNARY_RELU;
+        if (step->binary) {
+            if (step->func != IR_BINARY_ADD || !read_residual(&step->operand, (uint32_t)i, s))
+                return false;
+        } else if (!last || (!relu && step->func != IR_UNARY_CLIP)) {
+            return false;
+        } else {
+            s->tile.low = fmaxf(-128, in_steps(s, relu ? 0 : step->alpha));
+            s->tile.high = relu ? 127 : fminf(127, in_steps(s, step->beta));
+        }
+    }
+    return true;
+}
+
+/* The rows of x are pixels: as they lie, or as a window passes over them. */
+static bool read_rows(const struct ir_node *node, struct scaled *s)
+{
+    struct kernel_window w = s->window;
+    struct kernel_images *image = &s->tile.image;
+    bool point = true, padded = false;
+    int64_t rows = 1;
+    for (int32_t d = 0; d < s->y.rank; d++)
+        rows *= d == (int32_t)s->axis ? 1 : s->y.dim[d];
+    s->tile.rows = rows;
+    s->tile.cols = s->filters;
+    s->tile.depth = s->of_group * s->taps;
+    image->channels = s->of_group;
+    if (node->op != IR_OP_CONV)
+        return true;
+    for (int32_t d = 0; d < w.spatial; d++) {
+        point = point && w.kernel[d] == 1 && w.stride[d] == 1 && s->x.dim[2 + d] == s->y.dim[2 + d];
+        padded = padded ||
+                 (s->y.dim[2 + d] - 1) * w.stride[d] + (w.kernel[d] - 1) * (int64_t)w.dilation[d] -
+                         w.pad[d] >=
+                     s->x.dim[2 + d] ||
+                 w.pad[d] > 0;
+    }
+    if (point && !padded)
+        return true;
+    if (w.spatial > 2 || (padded && s->from.zero != 0))
+        return false;
+    image->images = s->x.dim[0];
+    if (w.spatial == 1)
+        own_window_add_height(&w);
+    for (int32_t d = 0; d < 2; d++) {
+        int32_t at = d + s->x.rank - 2; /* a line has a height of 1 */
+        image->in[d] = at >= 2 ? s->x.dim[at] : 1;
+        image->out[d] = at >= 2 ? s->y.dim[at] : 1;
+        image->kernel[d] = w.kernel[d];
+        image->stride[d] = w.stride[d];
+        image->dilation[d] = w.dilation[d];
+        image->pad[d] = w.pad[d];
+    }
+    return true;
+}
+
+static bool read_hopper(const struct ir_node *node, struct scaled *s)
+{
+    s->kind = HOPPER;
+    s->tile.x_dtype = s->x.dtype;
+    s->tile.y_dtype = s->y.dtype;
+    return s->groups == 1 && s->to.step > 0 && is_byte(s->y.dtype) && read_steps(s) &&
+           read_rows(node, s);
+}
+
+/* `dtype` takes the place of F32; NONE: tensors have their types. `variant`: of a kernel for Hopper,
+ * or 0. */
+static bool scaled_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                        enum ir_layout layout, int32_t variant, struct scaled *out)
+{
+    struct scaled s = {.axis = 1, .kind = TILES, .variant = variant};
     const struct ir_tensor *x = cuda_input(graph, node, 0), *w = cuda_input(graph, node, 1);
     bool conv = node->op == IR_OP_CONV;
     if (!x || !w || node->n_outputs != 1 || !ir_tensor_is_constant(w) ||
         !stored_read(graph, node->inputs[0], &s.from) ||
         (s.from.dtype != DTYPE_I8 && s.from.dtype != DTYPE_U8) ||
-        !stored_read(graph, node->outputs[0], &to) || !own_view(x, dtype, layout, &s.x) ||
+        !stored_read(graph, node->outputs[0], &s.to) || !own_view(x, dtype, layout, &s.x) ||
         !own_view(ir_tensor(graph, node->outputs[0]), dtype,
                   conv ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN, &s.y))
         return false;
     s.x.zero = (float)s.from.zero;
-    s.y.step = to.step;
-    s.y.zero = (float)to.zero;
+    s.y.step = s.to.step;
+    s.y.zero = (float)s.to.zero;
     s.biased = ir_node_own_inputs(node) > 2 && cuda_input(graph, node, 2);
     if (!(conv ? read_conv : read_matmul)(graph, node, &s) ||
-        !cuda_epilogue(graph, node, &s.y, &s.epilogue) ||
-        (!s.depthwise && !kernel_conv_bytes_runs(&s.window, s.groups, &s.x, &s.runs)) ||
-        (s.depthwise && layout != IR_LAYOUT_CHANNELS_LAST))
+        !cuda_epilogue(graph, node, &s.y, &s.epilogue) || (variant && !read_hopper(node, &s)) ||
+        (s.kind == TILES && !kernel_conv_bytes_runs(&s.window, s.groups, &s.x, &s.runs)) ||
+        (s.kind == DEPTHWISE && layout != IR_LAYOUT_CHANNELS_LAST))
         return false;
-    if (s.depthwise && s.window.spatial == 1) {
+    if (s.kind == DEPTHWISE && s.window.spatial == 1) {
         own_view_add_height(&s.x);
         own_view_add_height(&s.y);
         own_window_add_height(&s.window);
@@ -151,10 +269,21 @@ static cudaError_t scaled_call(const struct kernel_call *call, const struct scal
 {
     const float *scale = packed ? (const void *)((const char *)packed + s->scale_at) : NULL;
     const float *bias = packed ? (const void *)((const char *)packed + s->bias_at) : NULL;
-    return s->depthwise ? kernel_depthwise_bytes(call, &s->window, &s->x, packed, scale, bias,
-                                                 &s->y, &s->epilogue)
-                        : kernel_conv_bytes(call, &s->window, s->groups, &s->x, packed, scale, bias,
-                                            &s->y, (int32_t)s->axis, &s->epilogue);
+    if (s->kind == HOPPER) {
+        struct kernel_tile t = s->tile;
+        t.x = s->x.data;
+        t.y = s->y.data;
+        t.weights = packed;
+        t.scale = scale;
+        t.bias = bias;
+        t.residual = s->residual == IR_NONE ? NULL : s->epilogue.step[s->residual].operand.data;
+        return kernel_tile(call, &t);
+    }
+    return s->kind == DEPTHWISE
+               ? kernel_depthwise_bytes(call, &s->window, &s->x, packed, scale, bias, &s->y,
+                                        &s->epilogue)
+               : kernel_conv_bytes(call, &s->window, s->groups, &s->x, packed, scale, bias, &s->y,
+                                   (int32_t)s->axis, &s->epilogue);
 }
 
 /* --- candidates --- */
@@ -176,12 +305,13 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     struct tactic tactic;
     char detail[TACTIC_NAME_MAX];
     snprintf(detail, sizeof(detail), "%s %s%s to %s",
-             s->depthwise ? depthwise_names[variant] : tile_names[variant],
+             s->kind == HOPPER      ? hopper_names[variant]
+             : s->kind == DEPTHWISE ? depthwise_names[variant]
+                                    : tile_names[variant],
              dtype_name(s->from.dtype), layout == to ? "" : " nchw",
              dtype_name(own_type(y->dtype, dtype)));
-    own_tactic(&tactic, &cuda_family_own_scaled,
-               (uint32_t)variant + (s->depthwise ? DEPTHWISE : TILES), graph, ask->node, dtype,
-               layout, to, detail);
+    own_tactic(&tactic, &cuda_family_own_scaled, (uint32_t)variant + s->kind, graph, ask->node,
+               dtype, layout, to, detail);
     for (uint32_t i = ir_node_own_inputs(ask->node); i < tactic.n_in; i++)
         if (cuda_input(graph, ask->node, i) &&
             !shape_equal(&cuda_input(graph, ask->node, i)->shape, &y->shape))
@@ -190,20 +320,39 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     return ask->visit(ask->user, &tactic, err);
 }
 
+/* Of those for Hopper, the ones whose tiles are no wider than they need be. */
+static enum status ask_hopper(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,
+                              enum ir_layout layout, struct error *err)
+{
+    for (int32_t v = 1; v <= KERNEL_TILE_VARIANTS; v++) {
+        struct kernel_call call = own_call_dry(ask->device, v);
+        struct scaled s;
+        if (!scaled_read(graph, ask->node, dtype, layout, v, &s) ||
+            (kernel_tile_line(v) == 128 && s.filters <= 64) ||
+            !scaled_constants_fit(graph, ask->node, s.biased, s.columns ? 1 : 0, s.filters,
+                                  DTYPE_I8) ||
+            scaled_call(&call, &s, NULL) != cudaSuccess)
+            continue;
+        TRY(visit_one(ask, graph, dtype, layout, &s, v, err));
+    }
+    return STATUS_OK;
+}
+
 static enum status ask_layout(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,
                               enum ir_layout layout, struct error *err)
 {
     struct scaled s;
-    if (!scaled_read(graph, ask->node, dtype, layout, &s) ||
+    if (!scaled_read(graph, ask->node, dtype, layout, 0, &s) ||
         !scaled_constants_fit(graph, ask->node, s.biased, s.columns ? 1 : 0, s.filters, DTYPE_I8))
         return STATUS_OK;
-    int32_t most = s.depthwise ? KERNEL_DEPTHWISE_BYTES_ANY : KERNEL_CONV_BYTES_VARIANTS;
+    bool depthwise = s.kind == DEPTHWISE;
+    int32_t most = depthwise ? KERNEL_DEPTHWISE_BYTES_ANY : KERNEL_CONV_BYTES_VARIANTS;
     bool usual = false; /* a depthwise kernel with unrolled loops takes it */
     for (int32_t v = 1; v <= most; v++) {
         struct kernel_call call = own_call_dry(ask->device, v);
-        if ((s.depthwise && v == KERNEL_DEPTHWISE_BYTES_ANY && usual) ||
-            (!s.depthwise && v == 1 && s.filters / s.groups <= 64) ||
-            (!s.depthwise && v == 2 && s.filters / s.groups <= 32) ||
+        if ((depthwise && v == KERNEL_DEPTHWISE_BYTES_ANY && usual) ||
+            (!depthwise && v == 1 && s.filters / s.groups <= 64) ||
+            (!depthwise && v == 2 && s.filters / s.groups <= 32) ||
             scaled_call(&call, &s, NULL) != cudaSuccess)
             continue;
         usual = true;
@@ -219,10 +368,13 @@ static enum status ask_stored(void *user, const struct ir_graph *graph, struct e
     enum dtype dtypes[3];
     if (!x || cuda_dtypes(graph, ask->node, ask->precision, dtypes) == 0)
         return STATUS_OK;
-    if (ask->node->op != IR_OP_CONV)
+    if (ask->node->op != IR_OP_CONV) {
+        TRY(ask_hopper(ask, graph, dtypes[0], IR_LAYOUT_PLAIN, err));
         return ask_layout(ask, graph, dtypes[0], IR_LAYOUT_PLAIN, err);
+    }
     if (x->shape.rank >= 3 && x->shape.dim[1] <= PLAIN_CHANNELS)
         TRY(ask_layout(ask, graph, dtypes[0], IR_LAYOUT_PLAIN, err));
+    TRY(ask_hopper(ask, graph, dtypes[0], IR_LAYOUT_CHANNELS_LAST, err));
     return ask_layout(ask, graph, dtypes[0], IR_LAYOUT_CHANNELS_LAST, err);
 }
 
@@ -239,7 +391,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 static bool reread(const struct ir_graph *graph, const struct ir_node *node,
                    const struct tactic *tactic, struct scaled *s, int32_t *variant)
 {
-    uint32_t number = cuda_tactic_variant(tactic);
+    int32_t number = (int32_t)cuda_tactic_variant(tactic);
     enum ir_layout to = node->op == IR_OP_CONV ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN;
     enum ir_layout from = tactic->n_in > 1 ? tactic->in[0].format.layout : IR_LAYOUT_OPAQUE;
     enum dtype y = tactic->out[0].format.dtype;
@@ -247,10 +399,10 @@ static bool reread(const struct ir_graph *graph, const struct ir_node *node,
         (node->op != IR_OP_CONV && from != IR_LAYOUT_PLAIN) || tactic->blob_size ||
         tactic->out[0].format.layout != to ||
         !scaled_read(graph, node, tactic->out[0].format.scale == IR_NO_SCALE ? y : DTYPE_NONE, from,
-                     s) ||
+                     number > HOPPER ? number - HOPPER : 0, s) ||
         tactic->in[1].packed_bytes != s->packed)
         return false;
-    *variant = (int32_t)number - (s->depthwise ? DEPTHWISE : TILES);
+    *variant = number - (int32_t)s->kind;
     return *variant >= 1;
 }
 
@@ -262,7 +414,12 @@ static int64_t place_of(const struct scaled *s, int64_t filter, int64_t channel,
     const struct kernel_runs *r = &s->runs;
     int64_t columns = s->window.kernel[s->window.spatial - 1];
     int64_t row = tap / columns, column = tap % columns, run, within;
-    if (s->depthwise) /* [rows, words, C, 4] */
+    if (s->kind == HOPPER) {
+        int64_t each = s->tile.image.kernel[0] ? kernel_tile_tap_depth(s->of_group) : s->of_group;
+        return kernel_tile_row(s->variant, filter) * kernel_tile_depth(&s->tile) + tap * each +
+               channel;
+    }
+    if (s->kind == DEPTHWISE) /* [rows, words, C, 4] */
         return ((row * kernel_depthwise_words(columns) + column / 4) * s->filters + filter) * 4 +
                column % 4;
     if (r->plain) {
@@ -280,7 +437,8 @@ static void pack_filter(const struct scaled *s, const struct scaled_constants *f
 {
     float step = scaled_step(from->scale, filter);
     double one = (double)s->alpha * (double)s->from.step * (double)step;
-    int64_t sum = 0, zero = s->from.zero - (s->depthwise && s->from.dtype == DTYPE_U8 ? 128 : 0);
+    int64_t sum = 0,
+            zero = s->from.zero - (s->kind == DEPTHWISE && s->from.dtype == DTYPE_U8 ? 128 : 0);
     for (int64_t c = 0; c < s->of_group; c++)
         for (int64_t t = 0; t < s->taps; t++) {
             int64_t at =
@@ -289,9 +447,15 @@ static void pack_filter(const struct scaled *s, const struct scaled_constants *f
             ((int8_t *)to)[place_of(s, filter, c, t)] = q;
             sum += q;
         }
-    ((float *)(void *)(to + s->scale_at))[filter] = (float)one;
-    ((float *)(void *)(to + s->bias_at))[filter] =
-        (float)((double)from->bias[filter] - one * (double)(zero * sum));
+    double bias = (double)from->bias[filter] - one * (double)(zero * sum);
+    int64_t at = filter;
+    if (s->kind == HOPPER) {
+        at = kernel_tile_number(s->variant, filter);
+        one /= (double)s->to.step;
+        bias = (double)in_steps(s, (float)bias) - (double)s->residual_zero;
+    }
+    ((float *)(void *)(to + s->scale_at))[at] = (float)one;
+    ((float *)(void *)(to + s->bias_at))[at] = (float)bias;
 }
 
 static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,

@@ -733,6 +733,37 @@ static bool sized_conv_sum(struct ir_graph *g, uint64_t *random, int64_t batch)
            add_unary(g, IR_UNARY_RELU, 0, 0);
 }
 
+/* Layers of ResNet-50: C channels of SIDE x SIDE images to M, windows of K x K. */
+#define RELU_LAYER(C, M, SIDE, K, STRIDE)                                                          \
+    static bool sized_conv_##C##_##M##_##K(struct ir_graph *g, uint64_t *random, int64_t batch)    \
+    {                                                                                              \
+        return sized_conv(g, random, batch, C, M, SIDE, K, STRIDE, 1) &&                           \
+               add_unary(g, IR_UNARY_RELU, 0, 0);                                                  \
+    }
+#define SUM_LAYER(C, M, SIDE)                                                                      \
+    static bool sized_conv_sum_##C(struct ir_graph *g, uint64_t *random, int64_t batch)            \
+    {                                                                                              \
+        return sized_conv(g, random, batch, C, M, SIDE, 1, 1, 1) &&                                \
+               add_operand(g, IR_BINARY_ADD,                                                       \
+                           add_input(g, DTYPE_F32, DIMS(batch, M, SIDE, SIDE))) &&                 \
+               add_unary(g, IR_UNARY_RELU, 0, 0);                                                  \
+    }
+RELU_LAYER(64, 64, 56, 3, 1)
+RELU_LAYER(256, 256, 14, 3, 1)
+RELU_LAYER(512, 512, 7, 3, 1)
+RELU_LAYER(256, 64, 56, 1, 1)
+RELU_LAYER(512, 128, 28, 1, 1)
+RELU_LAYER(1024, 256, 14, 1, 1)
+RELU_LAYER(2048, 512, 7, 1, 1)
+SUM_LAYER(128, 512, 28)
+SUM_LAYER(256, 1024, 14)
+SUM_LAYER(512, 2048, 7)
+
+static bool sized_conv_strided(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 256, 512, 56, 1, 2, 1);
+}
+
 static bool sized_product(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
     uint32_t in[3] = {add_input(g, DTYPE_F32, DIMS(batch, 128, 768)),
@@ -750,6 +781,17 @@ static bool sized_product_gelu(struct ir_graph *g, uint64_t *random, int64_t bat
 const struct case_sized case_sizes[] = {
     {"conv 3x3 128 @28 + relu", sized_conv_3x3, 2 * 9 * 128.0 * 128 * 28 * 28},
     {"conv 1x1 64>256 @56 + sum", sized_conv_sum, 2 * 64.0 * 256 * 56 * 56},
+    {"conv 3x3 64 @56 + relu", sized_conv_64_64_3, 2 * 9 * 64.0 * 64 * 56 * 56},
+    {"conv 3x3 256 @14 + relu", sized_conv_256_256_3, 2 * 9 * 256.0 * 256 * 14 * 14},
+    {"conv 3x3 512 @7 + relu", sized_conv_512_512_3, 2 * 9 * 512.0 * 512 * 7 * 7},
+    {"conv 1x1 128>512 @28 + sum", sized_conv_sum_128, 2 * 128.0 * 512 * 28 * 28},
+    {"conv 1x1 256>1024 @14 + sum", sized_conv_sum_256, 2 * 256.0 * 1024 * 14 * 14},
+    {"conv 1x1 512>2048 @7 + sum", sized_conv_sum_512, 2 * 512.0 * 2048 * 7 * 7},
+    {"conv 1x1 256>64 @56 + relu", sized_conv_256_64_1, 2 * 256.0 * 64 * 56 * 56},
+    {"conv 1x1 512>128 @28 + relu", sized_conv_512_128_1, 2 * 512.0 * 128 * 28 * 28},
+    {"conv 1x1 1024>256 @14 + relu", sized_conv_1024_256_1, 2 * 1024.0 * 256 * 14 * 14},
+    {"conv 1x1 2048>512 @7 + relu", sized_conv_2048_512_1, 2 * 2048.0 * 512 * 7 * 7},
+    {"conv 1x1/2 256>512 @56", sized_conv_strided, 2 * 256.0 * 512 * 28 * 28},
     {"product 128x768x3072", sized_product, 2 * 128.0 * 768 * 3072},
     {"product 128x768x3072 + gelu", sized_product_gelu, 2 * 128.0 * 768 * 3072},
     {"product 128x3072x768 + sum", sized_product_sum, 2 * 128.0 * 768 * 3072},

@@ -168,6 +168,53 @@ static struct ir_graph *ranged_case(const struct case_kind *kind, uint64_t seed,
     return graph;
 }
 
+/* Candidates of one family, from a variant on, that a case has. */
+static uint32_t count_family(struct emulated *b, const struct ir_graph *graph, uint32_t family,
+                             uint32_t first)
+{
+    uint32_t n = 0;
+    struct list *list = calloc(1, sizeof(*list));
+    assert_non_null(list);
+    assert_int_equal(backend_emulated.candidates(b->trial.device, graph, ir_node(graph, 0),
+                                                 PRECISION_F16, keep, list, NULL),
+                     STATUS_OK);
+    for (uint32_t i = 0; i < list->n; i++)
+        n += list->items[i].id >> 16 == family && cuda_tactic_variant(&list->items[i]) >= first;
+    free(list);
+    return n;
+}
+
+/* Convolutions whose windows tensor copies read are for Hopper alone, in 16 bits and in 8. */
+static void windows_on_hopper(void **state)
+{
+    enum { FIRST_FOR_BYTES = 17 };
+    CLEANUP(emulated_deinit) struct emulated b;
+    struct error err = {0};
+    struct subject subject;
+    emulated_init(&b);
+    (void)state;
+    for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
+        uint32_t half = 0, bytes = 0, elsewhere = 0;
+        for (uint64_t seed = 1; seed <= 4 && !strcmp(kind->name, "conv-wide"); seed++) {
+            if (subject_init_ranged(&subject, case_new(kind, seed), seed, DTYPE_I8, &err))
+                fail_msg("%s", err.text);
+            struct ir_graph *graph = ranged_case(kind, seed, &subject);
+            half += count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 1);
+            bytes += count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_FOR_BYTES);
+            b.device.properties.major = 8;
+            elsewhere += count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 1) +
+                         count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_FOR_BYTES);
+            b.device.properties.major = 9;
+            ir_graph_free(graph);
+            subject_deinit(&subject);
+        }
+        if (!strcmp(kind->name, "conv-wide")) {
+            print_message("%u in 16 bits, %u in 8\n", half, bytes);
+            assert_true(half > 0 && bytes > 0 && elsewhere == 0);
+        }
+    }
+}
+
 /* Tries all candidates that store a tensor in 8 bits; returns their number. */
 static uint32_t try_bytes(struct trial *trial, const struct case_kind *kind, uint64_t seed,
                           enum precision precision, enum dtype bytes)
@@ -518,7 +565,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_candidate_in_bytes), cmocka_unit_test(every_reformat),
         cmocka_unit_test(every_reformat_of_bytes),  cmocka_unit_test(stored_tactics_are_checked),
         cmocka_unit_test(gather_raises_the_flag),   cmocka_unit_test(scatter_raises_the_flag),
-        cmocka_unit_test(products_by_request),
+        cmocka_unit_test(windows_on_hopper),        cmocka_unit_test(products_by_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
