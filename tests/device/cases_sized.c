@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers of networks that are served, at their sizes, for timing. */
+#include "tests/device/cases.h"
+
+#include <math.h>
+
+#include "tests/device/make.h"
+
+static bool sized_conv(struct ir_graph *g, uint64_t *random, int64_t batch, int64_t c, int64_t m,
+                       int64_t image, int64_t k, int64_t stride, int64_t group)
+{
+    double scale = 1.7 / sqrt((double)(c / group * k * k));
+    int64_t pads[4] = {k / 2, k / 2, k / 2, k / 2}, strides[2] = {stride, stride};
+    uint32_t in[3] = {add_input(g, DTYPE_F32, DIMS(batch, c, image, image)),
+                      add_constant(g, random, DIMS(m, c / group, k, k), scale),
+                      add_constant(g, random, DIMS(m), 0.5)};
+    uint32_t node = ir_node_add(g, IR_OP_CONV, "conv", 3, in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_GROUP, group) &&
+           ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&
+           ir_attr_set_ints(g, node, IR_ATTR_PADS, 4, pads) && finish(g, node);
+}
+
+static bool sized_depthwise(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 144, 144, 56, 3, 1, 144) &&
+           add_unary(g, IR_UNARY_CLIP, 0, 6);
+}
+
+static bool sized_depthwise_2(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 144, 144, 56, 3, 2, 144) &&
+           add_unary(g, IR_UNARY_CLIP, 0, 6);
+}
+
+static bool sized_pool(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+{
+    uint32_t in = add_input(g, DTYPE_F32, DIMS(batch, 64, 112, 112));
+    uint32_t node = ir_node_add(g, IR_OP_POOL, "pool", 1, &in);
+    int64_t kernel[2] = {3, 3}, strides[2] = {2, 2}, pads[4] = {1, 1, 1, 1};
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_FUNC, IR_POOL_MAX) &&
+           ir_attr_set_ints(g, node, IR_ATTR_KERNEL, 2, kernel) &&
+           ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&
+           ir_attr_set_ints(g, node, IR_ATTR_PADS, 4, pads) && finish(g, node);
+}
+
+static bool sized_mean(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+{
+    uint32_t in = add_input(g, DTYPE_F32, DIMS(batch, 2048, 7, 7));
+    uint32_t node = ir_node_add(g, IR_OP_REDUCE, "mean", 1, &in);
+    int64_t axes[2] = {2, 3};
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_FUNC, IR_REDUCE_MEAN) &&
+           ir_attr_set_ints(g, node, IR_ATTR_AXES, 2, axes) && finish(g, node);
+}
+
+static bool sized_softmax(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+{
+    uint32_t in = add_input(g, DTYPE_F32, DIMS(batch, 12, 128, 128));
+    uint32_t node = ir_node_add(g, IR_OP_SOFTMAX, "softmax", 1, &in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_AXIS, 3) && finish(g, node);
+}
+
+static bool sized_layer_norm(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    uint32_t in[3] = {add_input(g, DTYPE_F32, DIMS(batch, 128, 768)),
+                      add_constant(g, random, DIMS(768), 1), add_constant(g, random, DIMS(768), 1)};
+    uint32_t node = ir_node_add(g, IR_OP_LAYER_NORM, "layer norm", 3, in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_AXIS, 2) &&
+           ir_attr_set_float(g, node, IR_ATTR_EPSILON, 1e-5F) && finish(g, node);
+}
+
+static bool sized_gelu(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+{
+    uint32_t in = add_input(g, DTYPE_F32, DIMS(batch, 128, 3072));
+    uint32_t node = ir_node_add(g, IR_OP_UNARY, "gelu", 1, &in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_FUNC, IR_UNARY_GELU) &&
+           finish(g, node);
+}
+
+static bool sized_add(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+{
+    uint32_t in[2] = {add_input(g, DTYPE_F32, DIMS(batch, 256, 56, 56)),
+                      add_input(g, DTYPE_F32, DIMS(batch, 256, 56, 56))};
+    uint32_t node = ir_node_add(g, IR_OP_BINARY, "add", 2, in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_FUNC, IR_BINARY_ADD) &&
+           finish(g, node) && add_unary(g, IR_UNARY_RELU, 0, 0);
+}
+
+static bool sized_transpose(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+{
+    uint32_t in = add_input(g, DTYPE_F32, DIMS(batch, 128, 12, 64));
+    uint32_t node = ir_node_add(g, IR_OP_TRANSPOSE, "transpose", 1, &in);
+    int64_t perm[4] = {0, 2, 1, 3};
+    return node != IR_NONE && ir_attr_set_ints(g, node, IR_ATTR_PERM, 4, perm) && finish(g, node);
+}
+
+static bool sized_image(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+{
+    uint32_t in = add_input(g, DTYPE_U8, DIMS(batch, 3, 224, 224));
+    uint32_t node = ir_node_add(g, IR_OP_CAST, "cast uint8", 1, &in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_TO, DTYPE_F32) && finish(g, node);
+}
+
+static bool sized_concat(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+{
+    uint32_t in[4];
+    static const int64_t parts[4] = {64, 64, 96, 32};
+    for (int i = 0; i < 4; i++)
+        in[i] = add_input(g, DTYPE_F32, DIMS(batch, parts[i], 35, 35));
+    uint32_t node = ir_node_add(g, IR_OP_CONCAT, "concat", 4, in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_AXIS, 1) && finish(g, node);
+}
+
+static bool sized_conv_3x3(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 128, 128, 28, 3, 1, 1) && add_unary(g, IR_UNARY_RELU, 0, 0);
+}
+
+static bool sized_conv_sum(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 64, 256, 56, 1, 1, 1) &&
+           add_operand(g, IR_BINARY_ADD, add_input(g, DTYPE_F32, DIMS(batch, 256, 56, 56))) &&
+           add_unary(g, IR_UNARY_RELU, 0, 0);
+}
+
+/* Layers of ResNet-50: C channels of SIDE x SIDE images to M, windows of K x K. */
+#define RELU_LAYER(C, M, SIDE, K, STRIDE)                                                          \
+    static bool sized_conv_##C##_##M##_##K(struct ir_graph *g, uint64_t *random, int64_t batch)    \
+    {                                                                                              \
+        return sized_conv(g, random, batch, C, M, SIDE, K, STRIDE, 1) &&                           \
+               add_unary(g, IR_UNARY_RELU, 0, 0);                                                  \
+    }
+#define SUM_LAYER(C, M, SIDE)                                                                      \
+    static bool sized_conv_sum_##C(struct ir_graph *g, uint64_t *random, int64_t batch)            \
+    {                                                                                              \
+        return sized_conv(g, random, batch, C, M, SIDE, 1, 1, 1) &&                                \
+               add_operand(g, IR_BINARY_ADD,                                                       \
+                           add_input(g, DTYPE_F32, DIMS(batch, M, SIDE, SIDE))) &&                 \
+               add_unary(g, IR_UNARY_RELU, 0, 0);                                                  \
+    }
+RELU_LAYER(64, 64, 56, 3, 1)
+RELU_LAYER(256, 256, 14, 3, 1)
+RELU_LAYER(512, 512, 7, 3, 1)
+RELU_LAYER(256, 64, 56, 1, 1)
+RELU_LAYER(512, 128, 28, 1, 1)
+RELU_LAYER(1024, 256, 14, 1, 1)
+RELU_LAYER(2048, 512, 7, 1, 1)
+SUM_LAYER(128, 512, 28)
+SUM_LAYER(256, 1024, 14)
+SUM_LAYER(512, 2048, 7)
+
+static bool sized_conv_strided(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 256, 512, 56, 1, 2, 1);
+}
+
+static bool sized_product(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    uint32_t in[3] = {add_input(g, DTYPE_F32, DIMS(batch, 128, 768)),
+                      add_constant(g, random, DIMS(768, 3072), 0.05),
+                      add_constant(g, random, DIMS(3072), 0.5)};
+    uint32_t node = ir_node_add(g, IR_OP_MATMUL, "product", 3, in);
+    return node != IR_NONE && finish(g, node);
+}
+
+static bool sized_product_gelu(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_product(g, random, batch) && add_unary(g, IR_UNARY_GELU, 0, 0);
+}
+
+const struct case_sized case_sizes[] = {
+    {"conv 3x3 128 @28 + relu", sized_conv_3x3, 2 * 9 * 128.0 * 128 * 28 * 28},
+    {"conv 1x1 64>256 @56 + sum", sized_conv_sum, 2 * 64.0 * 256 * 56 * 56},
+    {"conv 3x3 64 @56 + relu", sized_conv_64_64_3, 2 * 9 * 64.0 * 64 * 56 * 56},
+    {"conv 3x3 256 @14 + relu", sized_conv_256_256_3, 2 * 9 * 256.0 * 256 * 14 * 14},
+    {"conv 3x3 512 @7 + relu", sized_conv_512_512_3, 2 * 9 * 512.0 * 512 * 7 * 7},
+    {"conv 1x1 128>512 @28 + sum", sized_conv_sum_128, 2 * 128.0 * 512 * 28 * 28},
+    {"conv 1x1 256>1024 @14 + sum", sized_conv_sum_256, 2 * 256.0 * 1024 * 14 * 14},
+    {"conv 1x1 512>2048 @7 + sum", sized_conv_sum_512, 2 * 512.0 * 2048 * 7 * 7},
+    {"conv 1x1 256>64 @56 + relu", sized_conv_256_64_1, 2 * 256.0 * 64 * 56 * 56},
+    {"conv 1x1 512>128 @28 + relu", sized_conv_512_128_1, 2 * 512.0 * 128 * 28 * 28},
+    {"conv 1x1 1024>256 @14 + relu", sized_conv_1024_256_1, 2 * 1024.0 * 256 * 14 * 14},
+    {"conv 1x1 2048>512 @7 + relu", sized_conv_2048_512_1, 2 * 2048.0 * 512 * 7 * 7},
+    {"conv 1x1/2 256>512 @56", sized_conv_strided, 2 * 256.0 * 512 * 28 * 28},
+    {"product 128x768x3072", sized_product, 2 * 128.0 * 768 * 3072},
+    {"product 128x768x3072 + gelu", sized_product_gelu, 2 * 128.0 * 768 * 3072},
+    {"product 128x3072x768 + sum", sized_product_sum, 2 * 128.0 * 768 * 3072},
+    {"row 768x3072 + gelu", sized_row_gelu, 2 * 768.0 * 3072},
+    {"row 3072x768 + sum", sized_row_sum, 2 * 768.0 * 3072},
+    {"row 4096x4096", sized_row_wide, 2 * 4096.0 * 4096},
+    {"head 128x768x50257", sized_head, 2 * 128.0 * 768 * 50257},
+    {"integers 128x768x3072", sized_product_bytes, 2 * 128.0 * 768 * 3072},
+    {"depthwise 3x3 144 @56 + clip", sized_depthwise, 0},
+    {"depthwise 3x3/2 144 @56 + clip", sized_depthwise_2, 0},
+    {"max pool 3x3/2 64 @112", sized_pool, 0},
+    {"bilinear resize 256 @32 x4", sized_resize, 0},
+    {"group norm 32 of 320 @64", sized_group_norm, 0},
+    {"deconv 2x2/2 128>64 @56", sized_deconv, 0},
+    {"global mean 2048 @7", sized_mean, 0},
+    {"softmax 12x128x128", sized_softmax, 0},
+    {"layer norm 128x768", sized_layer_norm, 0},
+    {"gelu 128x3072", sized_gelu, 0},
+    {"add + relu 256 @56", sized_add, 0},
+    {"transpose 128x12x64", sized_transpose, 0},
+    {"cast uint8 3 @224", sized_image, 0},
+    {"concat 4 of 256 @35", sized_concat, 0},
+    {"attention BERT 12x128x64 mask", sized_bert, 4 * 12.0 * 128 * 128 * 64},
+    {"attention GPT-2 12x128x64", sized_gpt2, 4 * 12.0 * 128 * 128 * 64},
+    {"attention ViT 12x197x64", sized_vit, 4 * 12.0 * 197 * 197 * 64},
+    {"attention Swin 64x3x49x32 bias", sized_swin, 4 * 64 * 3 * 49 * 49 * 32},
+    {"attention Swin shifted", sized_swin_shifted, 4 * 64 * 3 * 49 * 49 * 32},
+    {"attention CLIP 12x50x64", sized_clip, 4 * 12.0 * 50 * 50 * 64},
+    {"attention Whisper 8x1500x64", sized_whisper, 4 * 8.0 * 1500 * 1500 * 64},
+    {"attention T5 8x128x64 bias", sized_t5, 4 * 8 * 128 * 128 * 64},
+    {"attention causal 16x1024x128", sized_long, 4 * 16.0 * 1024 * 1024 * 128},
+    {"attention decode 32/8x1024x128", sized_decode, 4 * 32 * 1024 * 128},
+    {"lstm 64 steps 256", sized_lstm_256, 0},
+    {"lstm 64 steps 512", sized_lstm_512, 0},
+    {"lstm 64 steps 512, both ways", sized_lstm_512_both, 0},
+    {0},
+};
