@@ -394,22 +394,25 @@ enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct con
     return status;
 }
 
-/* Says where each listener is, in one write: who has read one line finds all the others. */
+/* Says where each listener is, in one write if all lines have room in it: who has read one line
+ * finds all the others. */
 static void announce(const struct listeners *all)
 {
-    char address[ADDRESS_TEXT_MAX], *text = NULL;
-    size_t size = 0;
-    FILE *lines = open_memstream(&text, &size);
+    enum { LINE_ROOM = ADDRESS_TEXT_MAX + 64 };
+    char address[ADDRESS_TEXT_MAX], text[64 * LINE_ROOM];
+    size_t used = 0;
     for (uint32_t i = 0; i < all->n; i++) {
         const struct listener *l = &all->items[i];
         const char *name = config_door_names[l->door];
         bool named = l->door != DOOR_framed;
-        fprintf(lines ? lines : stderr, "ready %s%s%s%s\n", address_format(&l->address, address),
-                named ? " (" : "", named ? name : "", named ? ")" : "");
+        used += (size_t)snprintf(text + used, LINE_ROOM, "ready %s%s%s%s\n",
+                                 address_format(&l->address, address), named ? " (" : "",
+                                 named ? name : "", named ? ")" : "");
+        if (sizeof(text) - used < LINE_ROOM || i + 1 == all->n) {
+            fwrite(text, 1, used, stderr);
+            used = 0;
+        }
     }
-    if (lines && !fclose(lines))
-        fwrite(text, 1, size, stderr);
-    free(text);
 }
 
 void listeners_start(struct listeners *all)
