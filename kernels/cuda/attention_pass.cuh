@@ -573,10 +573,14 @@ __global__ void __launch_bounds__(PASS_THREADS, 1)
         mbarrier_fence();
     }
     __syncthreads();
+    grid_go();
+    grid_wait();
     if (group == 2) {
         registers_fewer<S::FEW>();
-        if (threadIdx.x == 2 * HOPPER_WARPGROUP)
+        if (threadIdx.x == 2 * HOPPER_WARPGROUP) {
+            grid_fence();
             pass_produce<S>(sm, &q, &k, &v, j);
+        }
     } else {
         registers_more<S::MANY>();
         pass_consumer<S>(sm, j, group).run(&y);
@@ -680,7 +684,7 @@ cudaError_t pass_launch_of(const struct kernel_call *call, const struct problem 
         if (code != cudaSuccess)
             return code;
     }
-    return KERNEL_LAUNCH(pass_kernel<S>, (unsigned)min(multiprocessors, job.items), PASS_THREADS,
+    return hopper_launch(pass_kernel<S>, (unsigned)min(multiprocessors, job.items), 1, PASS_THREADS,
                          S::SHARED, call, map[0], map[1], map[2], map[3], job);
 }
 

@@ -55,6 +55,51 @@ inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, si
 #endif
 }
 
+/* --- one kernel behind another --- */
+
+/* What kernel_launch_early launches may begin before the kernel in front of it has ended, whichever
+ * that is: all its threads call grid_wait before they touch what other kernels write or read
+ * (weights may be read before), and no thread leaves without it, so that a kernel's end means the end
+ * of all before it. grid_go lets the next one begin as soon as there is room. */
+__device__ __forceinline__ void grid_wait(void)
+{
+#if !defined(INFERD_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void grid_go(void)
+{
+#if !defined(INFERD_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* As KERNEL_LAUNCH with a call. Devices before 9.0 begin such kernels as any other. */
+template <class... P, class... A>
+inline cudaError_t kernel_launch_early(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                                       const struct kernel_call *call, A... args)
+{
+    if (call->dry || grid.x == 0)
+        return cudaSuccess;
+#ifndef INFERD_EMULATE
+    if (call->capability >= 90 && shared <= KERNEL_SHARED_DEFAULT) {
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.dynamicSmemBytes = shared;
+        config.stream = call->stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+    }
+#endif
+    return kernel_launch(kernel, grid, block, shared, call->stream, args...);
+}
+
 /* Launches a grid whose blocks wait for each other: all of them are resident at a time, or the
  * launch fails. Such kernels have no static shared memory, which the emulator's blocks would
  * share. */

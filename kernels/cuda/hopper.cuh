@@ -217,25 +217,7 @@ __device__ __forceinline__ void peer_push(void *to, float a, float b, float c, f
 #endif
 }
 
-/* --- one kernel after the other --- */
-
-/* What hopper_launch launches may begin before the kernel in front of it has ended, whichever that
- * is: all its threads call grid_wait before they touch what other kernels write or read (weights
- * may be read before), and no thread leaves without it, so that a kernel's end means the end of all
- * before it. grid_go lets the next one begin as soon as there is room. */
-__device__ __forceinline__ void grid_wait(void)
-{
-#ifndef INFERD_EMULATE
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-__device__ __forceinline__ void grid_go(void)
-{
-#ifndef INFERD_EMULATE
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+/* --- launching --- */
 
 /* After grid_wait, in a thread that loads by tensor copies what a kernel before stored. */
 __device__ __forceinline__ void grid_fence(void)
@@ -245,7 +227,8 @@ __device__ __forceinline__ void grid_fence(void)
 #endif
 }
 
-/* Launches a one-dimensional grid, in clusters of up to 8 blocks if `cluster` is more than 1. */
+/* Launches a one-dimensional grid, in clusters of up to 8 blocks if `cluster` is more than 1. It may
+ * begin early, as what kernel_launch_early launches. */
 template <class... P, class... A>
 inline cudaError_t hopper_launch(void (*kernel)(P...), unsigned blocks, int cluster,
                                  unsigned threads, size_t shared, const struct kernel_call *call,

@@ -249,6 +249,8 @@ __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP :
     norm_kernel(struct rows r, const __grid_constant__ struct epilogue epilogue)
 {
     KERNEL_SHARED(float, scratch);
+    grid_go();
+    grid_wait();
     int64_t row = (int64_t)blockIdx.x * (blockDim.x / THREADS) + threadIdx.x / THREADS;
     if (row >= r.n)
         return;
@@ -428,9 +430,9 @@ cudaError_t launch_norm(const struct kernel_call *call, const struct rows &r,
         using S = decltype(t);
         dim3 block = block_of(call, r.n, S::threads);
         int64_t blocks = kernel_ceil_div(r.n, block.x / S::threads);
-        return KERNEL_LAUNCH(
-            (norm_kernel<T, S::elements, S::wide, S::threads, decltype(mode)::value, BYTES>),
-            (unsigned)blocks, block, SCRATCH, call, r, e);
+        return kernel_launch_early(
+            norm_kernel<T, S::elements, S::wide, S::threads, decltype(mode)::value, BYTES>,
+            dim3((unsigned)blocks), block, SCRATCH, call, r, e);
     };
     epilogue_tag<EPILOGUE_NONE> none;
     if constexpr (BYTES)
