@@ -227,6 +227,20 @@ static bool read_hopper(const struct ir_node *node, struct scaled *s)
            read_rows(node, s);
 }
 
+/* Operands of y's shape lie like y, whether their layouts have been chosen yet or not. */
+static bool is_like_y(const struct ir_graph *graph, const struct ir_node *node, uint32_t input)
+{
+    const struct ir_tensor *t = cuda_input(graph, node, input);
+    return t && shape_equal(&t->shape, &ir_tensor(graph, node->outputs[0])->shape);
+}
+
+static void lay_operands(const struct ir_graph *graph, const struct ir_node *node, struct scaled *s)
+{
+    for (int32_t i = 0; i < s->epilogue.n; i++)
+        if (s->epilogue.step[i].binary && is_like_y(graph, node, node->epilogue[i].input))
+            memcpy(s->epilogue.step[i].operand.stride, s->y.stride, sizeof(s->y.stride));
+}
+
 /* `dtype` takes the place of F32; NONE: tensors have their types. `variant`: of a kernel for Hopper,
  * or 0. */
 static bool scaled_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
@@ -247,7 +261,10 @@ static bool scaled_read(const struct ir_graph *graph, const struct ir_node *node
     s.y.zero = (float)s.to.zero;
     s.biased = ir_node_own_inputs(node) > 2 && cuda_input(graph, node, 2);
     if (!(conv ? read_conv : read_matmul)(graph, node, &s) ||
-        !cuda_epilogue(graph, node, &s.y, &s.epilogue) || (variant && !read_hopper(node, &s)) ||
+        !cuda_epilogue(graph, node, &s.y, &s.epilogue))
+        return false;
+    lay_operands(graph, node, &s);
+    if ((variant && !read_hopper(node, &s)) ||
         (s.kind == TILES && !kernel_conv_bytes_runs(&s.window, s.groups, &s.x, &s.runs)) ||
         (s.kind == DEPTHWISE && layout != IR_LAYOUT_CHANNELS_LAST))
         return false;
@@ -313,8 +330,7 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     own_tactic(&tactic, &cuda_family_own_scaled, (uint32_t)variant + s->kind, graph, ask->node,
                dtype, layout, to, detail);
     for (uint32_t i = ir_node_own_inputs(ask->node); i < tactic.n_in; i++)
-        if (cuda_input(graph, ask->node, i) &&
-            !shape_equal(&cuda_input(graph, ask->node, i)->shape, &y->shape))
+        if (!is_like_y(graph, ask->node, i))
             tactic.in[i].format.layout = IR_LAYOUT_PLAIN;
     scaled_ports(graph, ask->node, s->biased, DTYPE_I8, s->packed, &tactic);
     return ask->visit(ask->user, &tactic, err);
@@ -503,7 +519,9 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         return cuda_refuse(node, tactic, err);
     struct kernel_call call = own_call_dry(stream->device, made.variant);
     for (uint32_t i = ir_node_own_inputs(node); i < tactic->n_in; i++)
-        if (tactic->in[i].packed_bytes)
+        if (tactic->in[i].packed_bytes ||
+            (is_like_y(graph, node, i) &&
+             tactic->in[i].format.layout != tactic->out[0].format.layout))
             return cuda_refuse(node, tactic, err);
     if (scaled_call(&call, &made.scaled, NULL) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
