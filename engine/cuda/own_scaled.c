@@ -33,8 +33,8 @@ static const char *const tile_names[] = {"", "128x128", "128x64", "32x32"};
 static const char *const depthwise_names[] = {"", "depthwise 16 channels", "depthwise 8 channels",
                                               "depthwise 4 channels", "depthwise any window"};
 static const char *const hopper_names[] = {
-    "",          "128x256",   "128x128",   "128x64",   "64x256 k1", "64x256 k2",
-    "64x256 k4", "64x128 k2", "64x128 k8", "64x64 k4", "64x64 k9",
+    "",          "128x256",   "128x128",  "128x64",   "64x256 k1", "64x256 k2", "64x256 k4",
+    "64x128 k2", "64x128 k8", "64x64 k4", "64x64 k9", "64x256 h1", "64x64 h9",
 };
 _Static_assert(ARRAY_LEN(hopper_names) == KERNEL_TILE_VARIANTS + 1, "each row of the table");
 
@@ -115,7 +115,8 @@ static bool read_conv(const struct ir_graph *graph, const struct ir_node *node, 
 static void read_places(struct scaled *s)
 {
     const uint64_t align = BACKEND_ALIGN - 1;
-    int64_t each = s->kind == HOPPER ? kernel_tile_depth(&s->tile) : s->runs.packed;
+    int64_t step = kernel_tile_step(s->variant);
+    int64_t each = s->kind == HOPPER ? kernel_tile_depth(&s->tile, step) : s->runs.packed;
     int64_t filters = s->kind == HOPPER ? kernel_tile_rows(s->filters) : s->filters;
     if (s->kind == DEPTHWISE) {
         int32_t last = s->window.spatial - 1;
@@ -431,9 +432,11 @@ static int64_t place_of(const struct scaled *s, int64_t filter, int64_t channel,
     int64_t columns = s->window.kernel[s->window.spatial - 1];
     int64_t row = tap / columns, column = tap % columns, run, within;
     if (s->kind == HOPPER) {
-        int64_t each = s->tile.image.kernel[0] ? kernel_tile_tap_depth(s->of_group) : s->of_group;
-        return kernel_tile_row(s->variant, filter) * kernel_tile_depth(&s->tile) + tap * each +
-               channel;
+        int64_t step = kernel_tile_step(s->variant);
+        int64_t each =
+            s->tile.image.kernel[0] ? kernel_tile_tap_depth(s->of_group, step) : s->of_group;
+        return kernel_tile_row(s->variant, filter) * kernel_tile_depth(&s->tile, step) +
+               tap * each + channel;
     }
     if (s->kind == DEPTHWISE) /* [rows, words, C, 4] */
         return ((row * kernel_depthwise_words(columns) + column / 4) * s->filters + filter) * 4 +

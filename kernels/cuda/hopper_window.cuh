@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The first operand of a product on Hopper: rows of a matrix, or the pixels of images as a
- * convolution's window passes over them. A step is a line (128 bytes) of depth; images have whole
- * steps for each tap, whose last one tensor copies fill up with zeros, as they do what lies outside
+ * convolution's window passes over them. A step is a line of depth, 128 or 64 bytes; images have
+ * whole steps for each tap, whose last one tensor copies fill up with zeros, as they do what lies outside
  * of the image.
  */
 #ifndef INFERD_KERNELS_CUDA_HOPPER_WINDOW_CUH
@@ -60,7 +60,7 @@ struct hopper_source {
     int32_t dtype;
     int64_t rows, depth;
     const struct kernel_images *image;
-    int tall;
+    int tall, line;
 };
 
 inline bool hopper_source_is_images(const struct hopper_source *s)
@@ -69,7 +69,7 @@ inline bool hopper_source_is_images(const struct hopper_source *s)
 }
 
 inline struct hopper_tensor hopper_matrix(const void *data, int32_t dtype, int64_t depth,
-                                          int64_t pitch, int64_t rows, int tall)
+                                          int64_t pitch, int64_t rows, int tall, int line)
 {
     struct hopper_tensor t = {};
     t.data = data;
@@ -79,7 +79,7 @@ inline struct hopper_tensor hopper_matrix(const void *data, int32_t dtype, int64
     t.dim[1] = rows;
     t.stride[0] = 1;
     t.stride[1] = pitch;
-    t.box[0] = HOPPER_LINE / number_size(dtype);
+    t.box[0] = line / number_size(dtype);
     t.box[1] = tall;
     return t;
 }
@@ -101,14 +101,14 @@ inline struct hopper_images hopper_source_images(const struct hopper_source *s)
         t.out[d] = (int32_t)s->image->out[d];
     }
     t.rows = s->tall;
-    t.line = HOPPER_LINE;
+    t.line = s->line;
     return t;
 }
 
 /* Steps of depth in all. */
 inline int64_t hopper_source_steps(const struct hopper_source *s)
 {
-    int64_t numbers = HOPPER_LINE / number_size(s->dtype);
+    int64_t numbers = s->line / number_size(s->dtype);
     return hopper_source_is_images(s) ? kernel_ceil_div(s->image->channels, numbers) *
                                             s->image->kernel[0] * s->image->kernel[1]
                                       : kernel_ceil_div(s->depth, numbers);
@@ -125,7 +125,8 @@ inline bool hopper_source_fits(const struct hopper_source *s)
         return hopper_images_fit(&t) &&
                s->image->images * s->image->out[0] * s->image->out[1] == s->rows;
     }
-    struct hopper_tensor t = hopper_matrix(s->data, s->dtype, s->depth, s->depth, s->rows, s->tall);
+    struct hopper_tensor t =
+        hopper_matrix(s->data, s->dtype, s->depth, s->depth, s->rows, s->tall, s->line);
     return hopper_tensor_fits(&t);
 }
 
@@ -134,11 +135,11 @@ inline cudaError_t hopper_source_open(const struct hopper_source *s, CUtensorMap
                                       struct hopper_window *window)
 {
     struct hopper_window w = {};
-    w.numbers = HOPPER_LINE / number_size(s->dtype);
+    w.numbers = s->line / number_size(s->dtype);
     w.images = hopper_source_is_images(s);
     if (!w.images) {
         struct hopper_tensor t =
-            hopper_matrix(s->data, s->dtype, s->depth, s->depth, s->rows, s->tall);
+            hopper_matrix(s->data, s->dtype, s->depth, s->depth, s->rows, s->tall, s->line);
         *window = w;
         return hopper_map(&t, map);
     }

@@ -323,7 +323,7 @@ cudaError_t kernel_matmul(const struct kernel_call *call, const struct kernel_ma
 /* --- tile.cu --- */
 
 /* Variants, from 1 on: the rows of the table in tile_table.cuh. They are for Hopper alone. */
-enum { KERNEL_TILE_VARIANTS = 10, KERNEL_TILE_ROOM = 256 };
+enum { KERNEL_TILE_VARIANTS = 12, KERNEL_TILE_ROOM = 256 };
 
 /* Products and convolutions of 8-bit integers by constant INT8 weights, with results of 8 bits:
  *
@@ -333,8 +333,8 @@ enum { KERNEL_TILE_VARIANTS = 10, KERNEL_TILE_ROOM = 256 };
  * x [rows, depth] and residual and y [rows, cols] are dense, I8 or U8 each, x may be images; rows of
  * each are whole 16 bytes. What lies outside of an image is 0. Residual and y are counted from 128
  * if they are U8: so are bias, low and high. Weights, scale and bias are packed: column c of the
- * weights is row kernel_tile_row(v, c) of [kernel_tile_rows(cols), kernel_tile_depth(p)] (a tap has
- * kernel_tile_tap_depth numbers), and its scale and bias are numbers kernel_tile_number(v, c) of
+ * weights is row kernel_tile_row(v, c) of [kernel_tile_rows(cols), kernel_tile_depth(p, step)] (a tap
+ * has kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale and bias are numbers kernel_tile_number(v, c) of
  * kernel_tile_rows(cols); all else is 0. */
 struct kernel_tile {
     int64_t rows, cols, depth;
@@ -351,15 +351,18 @@ static inline int64_t kernel_tile_rows(int64_t cols)
     return (cols + KERNEL_TILE_ROOM - 1) / KERNEL_TILE_ROOM * KERNEL_TILE_ROOM;
 }
 
-static inline int64_t kernel_tile_tap_depth(int64_t channels)
+/* A variant's step of depth in bytes, 128 or 64, of which a tap has a whole number. */
+int64_t kernel_tile_step(int32_t variant);
+
+static inline int64_t kernel_tile_tap_depth(int64_t channels, int64_t step)
 {
-    return (channels + 127) / 128 * 128;
+    return (channels + step - 1) / step * step;
 }
 
-static inline int64_t kernel_tile_depth(const struct kernel_tile *p)
+static inline int64_t kernel_tile_depth(const struct kernel_tile *p, int64_t step)
 {
     const struct kernel_images *i = &p->image;
-    return i->kernel[0] ? kernel_tile_tap_depth(i->channels) * i->kernel[0] * i->kernel[1]
+    return i->kernel[0] ? kernel_tile_tap_depth(i->channels, step) * i->kernel[0] * i->kernel[1]
                         : (p->depth + 15) / 16 * 16;
 }
 

@@ -456,11 +456,11 @@ struct operands_at {
     struct hopper_source a;
     struct hopper_tensor b;
     operands_at(const struct kernel_matmul &p, int dtype, int tall, int columns)
-        : a({p.a, dtype, p.rows, p.depth, &p.image, tall}), b()
+        : a({p.a, dtype, p.rows, p.depth, &p.image, tall, LINE}), b()
     {
         int64_t deep = kernel_matmul_packed_depth(&p);
         b = hopper_matrix(p.b, dtype, p.image.kernel[0] ? deep : p.depth, deep,
-                          kernel_matmul_packed_rows(p.cols), columns);
+                          kernel_matmul_packed_rows(p.cols), columns, LINE);
     }
     bool fit(void) const
     {

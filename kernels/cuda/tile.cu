@@ -15,6 +15,14 @@ int64_t kernel_tile_line(int32_t variant)
     return variant >= 1 && variant <= KERNEL_TILE_VARIANTS && columns[variant - 1] < 128 ? 64 : 128;
 }
 
+int64_t kernel_tile_step(int32_t variant)
+{
+#define ROW(columns, stay, stages, slots, line) line,
+    static const int lines[] = {TILE_SHAPES(ROW)};
+#undef ROW
+    return variant >= 1 && variant <= KERNEL_TILE_VARIANTS ? lines[variant - 1] : 128;
+}
+
 cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p)
 {
     if (call->capability != 90 || !is_byte(p->x_dtype) || !is_byte(p->y_dtype) ||

@@ -30,7 +30,7 @@
 namespace tile
 {
 
-constexpr int LINE = HOPPER_LINE, SLAB = 64; /* bytes of a step; rows of a product */
+constexpr int SLAB = 64; /* rows of a product */
 constexpr int CONSUMERS = 2, THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
 constexpr int WARPS = HOPPER_WARPGROUP / 32;
 constexpr int FIRST_LOADER = CONSUMERS * WARPS; /* the number of the first warp that loads */
@@ -45,8 +45,9 @@ struct job {
 };
 
 /* STAY 0: shared. */
-template <class X_, int COLUMNS_, int STAY_, int STAGES_, int SLOTS_> struct shape {
+template <class X_, int COLUMNS_, int STAY_, int STAGES_, int SLOTS_, int LINE_> struct shape {
     typedef X_ X;
+    static constexpr int LINE = LINE_; /* bytes of a step */
     static constexpr int COLUMNS = COLUMNS_, STAY = STAY_, STAGES = STAGES_, SLOTS = SLOTS_;
     static constexpr bool SHARES = STAY == 0;
     static constexpr int RINGS = SHARES ? 1 : CONSUMERS, TALL = SHARES ? CONSUMERS * SLAB : SLAB;
@@ -112,7 +113,7 @@ __device__ __forceinline__ void load_staying(const room<S> &r, const CUtensorMap
     int column = walk<S>(j, 0).column();
     for (int k = 0; k < j.steps; k++) {
         mbarrier_expect(r.there + k, S::B);
-        tensor_load_2d(r.weights + k * S::B, b, r.there + k, k * LINE, column);
+        tensor_load_2d(r.weights + k * S::B, b, r.there + k, k * S::LINE, column);
     }
 }
 
@@ -130,7 +131,7 @@ __device__ __forceinline__ void load_steps(const room<S> &r, const CUtensorMap *
             mbarrier_expect(r.full + stage, S::STAGE);
             hopper_load_rows(to, a, r.full + stage, j.window, place, k);
             if (S::SHARES)
-                tensor_load_2d(to + S::A, b, r.full + stage, k * LINE, w.column());
+                tensor_load_2d(to + S::A, b, r.full + stage, k * S::LINE, w.column());
             t.next(S::STAGES);
         }
     }
@@ -278,13 +279,13 @@ template <class S> struct consumer {
         uint32_t a = shared_address(r.stages + (ring * S::STAGES + t.at) * S::STAGE);
         uint32_t b = S::SHARES ? a + S::A : shared_address(r.weights + k * S::B);
         if (S::SHARES)
-            a += (uint32_t)(group * SLAB * LINE);
+            a += (uint32_t)(group * SLAB * S::LINE);
         wgmma_hold(sum);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < LINE; i += 32)
-            wgmma_bytes<X, int8_t>(sum, descriptor_rows<LINE>(a + i), descriptor_rows<LINE>(b + i),
-                                   k > 0 || i > 0);
+        for (int i = 0; i < S::LINE; i += 32)
+            wgmma_bytes<X, int8_t>(sum, descriptor_rows<S::LINE>(a + i),
+                                   descriptor_rows<S::LINE>(b + i), k > 0 || i > 0);
         wgmma_commit();
         wgmma_hold(sum);
     }
@@ -421,14 +422,13 @@ template <class S> struct places {
     struct hopper_source x;
     struct hopper_tensor weights, residual, y;
     explicit places(const struct kernel_tile &p)
-        : x({p.x, p.x_dtype, p.rows, p.depth, &p.image, S::TALL})
+        : x({p.x, p.x_dtype, p.rows, p.depth, &p.image, S::TALL, S::LINE})
     {
-        int64_t deep = kernel_tile_depth(&p);
-        weights =
-            hopper_matrix(p.weights, DTYPE_I8, deep, deep, kernel_tile_rows(p.cols), S::COLUMNS);
-        residual = y = hopper_matrix(p.y, p.y_dtype, p.cols, p.cols, p.rows, SLAB);
+        int64_t deep = kernel_tile_depth(&p, S::LINE);
+        weights = hopper_matrix(p.weights, DTYPE_I8, deep, deep, kernel_tile_rows(p.cols),
+                                S::COLUMNS, S::LINE);
+        residual = y = hopper_matrix(p.y, p.y_dtype, p.cols, p.cols, p.rows, SLAB, S::BOX);
         residual.data = p.residual ? p.residual : p.y;
-        residual.box[0] = y.box[0] = S::BOX;
     }
     bool fit(void) const
     {
@@ -469,7 +469,7 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_tile &
 {
     const int64_t most = INT32_MAX / 4;
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
-    if (p.cols < 1 || p.cols > most || kernel_tile_depth(&p) > most)
+    if (p.cols < 1 || p.cols > most || kernel_tile_depth(&p, S::LINE) > most)
         return cudaErrorNotSupported;
     places<S> at(p);
     if (!at.fit() || kernel_ceil_div(p.rows, SLAB) * kernel_ceil_div(p.cols, S::COLUMNS) > most)

@@ -8,24 +8,27 @@
 namespace tile
 {
 
-/* R(columns, steps of weights that stay, stages, slots) */
+/* R(columns, steps of weights that stay, stages, slots, bytes of a step) */
 #define TILE_SHAPES(R)                                                                             \
-    R(256, 0, 4, 1)                                                                                \
-    R(128, 0, 5, 2)                                                                                \
-    R(64, 0, 7, 3)                                                                                 \
-    R(256, 1, 4, 3)                                                                                \
-    R(256, 2, 4, 2)                                                                                \
-    R(256, 4, 3, 1)                                                                                \
-    R(128, 2, 6, 4)                                                                                \
-    R(128, 8, 4, 1)                                                                                \
-    R(64, 4, 7, 4)                                                                                 \
-    R(64, 9, 6, 3)
+    R(256, 0, 4, 1, 128)                                                                           \
+    R(128, 0, 5, 2, 128)                                                                           \
+    R(64, 0, 7, 3, 128)                                                                            \
+    R(256, 1, 4, 3, 128)                                                                           \
+    R(256, 2, 4, 2, 128)                                                                           \
+    R(256, 4, 3, 1, 128)                                                                           \
+    R(128, 2, 6, 4, 128)                                                                           \
+    R(128, 8, 4, 1, 128)                                                                           \
+    R(64, 4, 7, 4, 128)                                                                            \
+    R(64, 9, 6, 3, 128)                                                                            \
+    R(256, 1, 6, 3, 64)                                                                            \
+    R(64, 9, 8, 4, 64)
 
 typedef cudaError_t (*launch_fn)(const struct kernel_call *call, const struct kernel_tile &p);
 
 template <class X> cudaError_t launch(const struct kernel_call *call, const struct kernel_tile &p)
 {
-#define ROW(columns, stay, stages, slots) launch_of<shape<X, columns, stay, stages, slots>>,
+#define ROW(columns, stay, stages, slots, line)                                                    \
+    launch_of<shape<X, columns, stay, stages, slots, line>>,
     static const launch_fn rows[] = {TILE_SHAPES(ROW)};
 #undef ROW
     static_assert(sizeof(rows) / sizeof(*rows) == KERNEL_TILE_VARIANTS, "each has its number");

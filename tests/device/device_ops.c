@@ -5,7 +5,7 @@
  * the time that their bytes need.
  *
  *   device_ops [--device cpu|cuda[:N]] [--precision P] [--count N] [--tactics N] [--seed S]
- *              [--only KIND] [--time BATCH] [--bandwidth BYTES_PER_S] [--verbose]
+ *              [--only KIND] [--name TEXT] [--time BATCH] [--bandwidth BYTES_PER_S] [--verbose]
  *
  * The precisions int8 and fp8 try the tactics that store tensors in 8 bits by ranges, which the
  * cases then have.
@@ -25,8 +25,8 @@
 enum { TACTICS_MAX = 1024, EXIT_SKIP = 77, COMPILERS_MAX = 16, FAILURES_SHOWN = 40 };
 
 struct options {
-    const char *device, *only;
-    int precision; /* -1: all of them */
+    const char *device, *only, *name; /* name: part of a tactic's */
+    int precision;                    /* -1: all of them */
     uint32_t count, tactics, time_batch;
     uint64_t seed;
     double bandwidth;
@@ -96,6 +96,18 @@ static bool is_scaled(const struct tactic *tactic)
             (i < tactic->n_in ? &tactic->in[i] : &tactic->out[i - tactic->n_in])->format.scale !=
                 IR_NO_SCALE;
     return scaled;
+}
+
+/* Leaves the tactics whose name has the text in it. */
+static void keep_named(struct list *list, const char *text)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++)
+        if (!text || strstr(list->items[i]->name, text))
+            list->items[n++] = list->items[i];
+        else
+            free(list->items[i]);
+    list->n = n;
 }
 
 /* Leaves the tactics that store a tensor in 8 bits by a scale. */
@@ -392,6 +404,7 @@ static uint32_t time_case(const struct options *o, struct trial *trial,
         printf("%s: %s\n", kind->name, err.text);
     if (ranged)
         keep_scaled(&list);
+    keep_named(&list, o->name);
     if (asked)
         compile_all(trial->device, asked, &list);
     enum status made =
@@ -444,7 +457,7 @@ static int usage(void)
     fprintf(stderr,
             "usage: device_ops [--device cpu|cuda[:N]] [--precision "
             "fp32|tf32|fp16|bf16|int8|fp8] [--count N] [--tactics N] [--seed S] [--only KIND] "
-            "[--time BATCH] "
+            "[--name TEXT] [--time BATCH] "
             "[--bandwidth BYTES_PER_S] [--verbose]\n");
     return 2;
 }
@@ -471,6 +484,8 @@ static bool parse(struct options *o, int argc, char **argv)
             o->device = value;
         else if (!strcmp(argv[i], "--only"))
             o->only = value;
+        else if (!strcmp(argv[i], "--name"))
+            o->name = value;
         else if (!strcmp(argv[i], "--count"))
             o->count = (uint32_t)strtoul(value, NULL, 10);
         else if (!strcmp(argv[i], "--tactics"))
