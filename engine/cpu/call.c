@@ -9,6 +9,8 @@
 #include <math.h>
 
 #include "base/compiler.h"
+#include "base/mlp.h"
+#include "engine/ir/ops.h"
 #include "engine/ir/plugin_node.h"
 #include "kernels/cpu/ref.h"
 
@@ -76,6 +78,29 @@ static enum status run_matmul(const struct call *c)
 {
     ref_matmul(int_of(c, IR_ATTR_TRANS_A), int_of(c, IR_ATTR_TRANS_B), float_of(c, IR_ATTR_ALPHA),
                &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_mlp(const struct call *c)
+{
+    const struct ir_attr *widths = ir_attr(c->node, IR_ATTR_WIDTHS);
+    const int64_t *funcs = ints_of(c, IR_ATTR_FUNCS);
+    float gammas[MLP_LAYERS_MAX];
+    for (uint32_t i = 0; i < widths->count; i++)
+        gammas[i] = ir_unary_row((enum ir_unary)funcs[i])->gamma;
+    const struct ref_mlp how = {
+        .layers = widths->count,
+        .widths = widths->i,
+        .funcs = funcs,
+        .alphas = ir_attr(c->node, IR_ATTR_ALPHAS)->f,
+        .betas = ir_attr(c->node, IR_ATTR_BETAS)->f,
+        .gammas = gammas,
+        .x = &c->in[0],
+        .weights = &c->in[1],
+        .bias = &c->in[2],
+        .y = &c->out[0],
+    };
+    ref_mlp(&how, c->scratch);
     return STATUS_OK;
 }
 
@@ -462,6 +487,10 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
     case IR_OP_RECURRENT:
         return ref_recurrent_scratch(x, (enum ir_recurrent)ir_attr_int(node, IR_ATTR_FUNC),
                                      (enum ir_way)ir_attr_int(node, IR_ATTR_REVERSE));
+    case IR_OP_MLP: {
+        const struct ir_attr *widths = ir_attr(node, IR_ATTR_WIDTHS);
+        return ref_mlp_scratch(x->dim[x->rank - 1], widths->count, widths->i);
+    }
     case IR_OP_PLUGIN:
         return scratch_of_plugin(graph, node);
     case IR_OP_DET:

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops that compute element by element, and the matrix product. */
+/* Ops that compute element by element, the matrix product, and chains of layers. */
 #include "engine/ir/infer.h"
 
 #include <inttypes.h>
+#include <math.h>
+
+#include "base/checked.h"
+#include "base/mlp.h"
 
 static struct shape leading(const struct shape *shape)
 {
@@ -33,6 +37,57 @@ enum status infer_matmul(const struct infer *in, struct ir_type *out, uint32_t *
     r.dim[r.rank++] = n;
     out[0] = (struct ir_type){infer_sums(in), r};
     *n_out = 1;
+    return STATUS_OK;
+}
+
+/* Checks the functions of the layers: from floats to floats, and with no third constant but the
+ * usual one. */
+static enum status check_functions(const struct infer *in, uint32_t layers)
+{
+    const struct ir_attr *funcs = ir_attr(in->node, IR_ATTR_FUNCS);
+    const struct ir_attr *constants[2] = {ir_attr(in->node, IR_ATTR_ALPHAS),
+                                          ir_attr(in->node, IR_ATTR_BETAS)};
+    for (uint32_t c = 0; c < 2; c++)
+        if (constants[c]->count != layers)
+            return infer_fail(in, "attribute %s has %u values, not %u",
+                              ir_attr_name(constants[c]->key), constants[c]->count, layers);
+    if (funcs->count != layers)
+        return infer_fail(in, "attribute funcs has %u values, not %u", funcs->count, layers);
+    for (uint32_t i = 0; i < layers; i++) {
+        const struct ir_func_row *row = ir_unary_row((enum ir_unary)funcs->i[i]);
+        if (row->class == IR_CLASS_BOOL || row->class == IR_CLASS_INTEGER ||
+            row->flags & IR_FUNC_TO_BOOL)
+            return infer_fail(in, "funcs[%u] is %s, which is no function of floats", i, row->name);
+        if (isnan(constants[0]->f[i]) || isnan(constants[1]->f[i]))
+            return infer_fail(in, "a constant of funcs[%u] is no number", i);
+    }
+    return STATUS_OK;
+}
+
+enum status infer_mlp(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    const struct ir_attr *widths = ir_attr(in->node, IR_ATTR_WIDTHS);
+    const struct shape *x = &infer_input(in, 0)->shape;
+    char text[SHAPE_TEXT_MAX];
+    size_t weights = 0, columns = 0, matrix;
+    if (x->rank < 1 || x->dim[x->rank - 1] < 1)
+        return infer_fail(in, "input 0 is %s, which has no rows", shape_format(x, text));
+    if (widths->count < 1 || widths->count > MLP_LAYERS_MAX)
+        return infer_fail(in, "has %u layers, not 1 to %d", widths->count, MLP_LAYERS_MAX);
+    TRY(check_functions(in, widths->count));
+    size_t depth = (size_t)x->dim[x->rank - 1];
+    for (uint32_t i = 0; i < widths->count; i++) {
+        size_t width = (size_t)widths->i[i];
+        if (!checked_mul(depth, width, &matrix) || !checked_add(weights, matrix, &weights) ||
+            weights > IR_MAX_DIM)
+            return infer_fail(in, "layer %u has too many weights", i);
+        columns += width;
+        depth = width;
+    }
+    TRY(infer_vector(in, 1, (int64_t)weights));
+    TRY(infer_vector(in, 2, (int64_t)columns));
+    infer_like_first(in, out, n_out);
+    out->shape.dim[x->rank - 1] = (int64_t)depth;
     return STATUS_OK;
 }
 

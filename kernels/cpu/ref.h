@@ -174,6 +174,19 @@ enum status ref_recurrent(const struct ref_recurrent *how, void *scratch, struct
 enum status ref_recurrent_length(const struct tensor_view *lengths, int64_t n, int64_t steps,
                                  int64_t *out, struct error *err);
 
+/* --- chains of fully connected layers --- */
+
+struct ref_mlp {
+    uint32_t layers;
+    const int64_t *widths, *funcs; /* of each layer: its columns, its enum ir_unary */
+    const float *alphas, *betas, *gammas;
+    const struct tensor_view *x, *weights, *bias, *y; /* docs/ir.md */
+};
+/* What lies between layers is not rounded. `scratch` has ref_mlp_scratch() bytes, aligned to 8;
+ * `depth`: the numbers of a row of x. */
+size_t ref_mlp_scratch(int64_t depth, uint32_t layers, const int64_t *widths);
+void ref_mlp(const struct ref_mlp *how, void *scratch);
+
 /* --- convolution, matrix product, pooling, resize --- */
 
 /* A sliding window over the spatial dims, those from 2 on. */

@@ -62,6 +62,8 @@ static const char *const cases[IR_OP_COUNT_] = {
     [IR_OP_QUANTIZE] = "y = quantise \"n\" (x FP32[2,3], s FP32[3]=+, z INT8[3]) to=6 axis=1",
     [IR_OP_DEQUANTIZE] = "y = dequantise \"n\" (x UINT8[2,3], s FP32[], z UINT8[]) to=11",
     [IR_OP_DET] = "y = det \"n\" (x FP32[2,3,3])",
+    [IR_OP_MLP] = "y = mlp \"n\" (x FP32[2,3], w FP32[8], b FP32[3]) widths=2,1 funcs=1,6 "
+                  "alphas=0.0,0.0 betas=0.0,0.0",
     [IR_OP_PLUGIN] = "y = plugin \"n\" (x FP32[2,3]) words=" SAMPLE_WORDS,
 };
 

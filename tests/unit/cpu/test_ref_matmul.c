@@ -90,6 +90,47 @@ static void test_matmul_ints(void **state UNUSED)
     assert_ints(&ve, (const int64_t[]){(INT64_C(1) << 53) + 1}, 1);
 }
 
+/* A chain is what its layers are one after the other, with no rounding in between. There are more
+ * rows than the reference takes at a time. */
+static void test_mlp_is_its_layers(void **state UNUSED)
+{
+    enum { DEPTH = 7, WIDE = 9, LAST = 5 };
+    static const int64_t widths[] = {WIDE, LAST}, funcs[] = {IR_UNARY_RELU, IR_UNARY_LINEAR};
+    static const float alphas[] = {0, 0.5F}, betas[] = {0, 0.25F}, gammas[] = {0, 0};
+    static double scratch[2 * 16 * WIDE + WIDE];
+    struct tensor_view x = VIEW(DTYPE_F32, as, M, DEPTH);
+    struct tensor_view w = VIEW(DTYPE_F32, bs, WIDE * (DEPTH + LAST));
+    struct tensor_view b = VIEW(DTYPE_F32, bias, WIDE + LAST), y = POISONED(DTYPE_F32, ys, M, LAST);
+    const struct ref_mlp how = {.layers = 2,
+                                .widths = widths,
+                                .funcs = funcs,
+                                .alphas = alphas,
+                                .betas = betas,
+                                .gammas = gammas,
+                                .x = &x,
+                                .weights = &w,
+                                .bias = &b,
+                                .y = &y};
+    for (int m = 0; m < M; m++) {
+        double between[WIDE];
+        for (int n = 0; n < WIDE; n++) {
+            between[n] = (double)bias[n];
+            for (int k = 0; k < DEPTH; k++)
+                between[n] += (double)as[m * DEPTH + k] * (double)bs[k * WIDE + n];
+            between[n] = between[n] < 0 ? 0 : between[n];
+        }
+        for (int n = 0; n < LAST; n++) {
+            double sum = (double)bias[WIDE + n];
+            for (int k = 0; k < WIDE; k++)
+                sum += between[k] * (double)bs[WIDE * DEPTH + k * LAST + n];
+            want[m * LAST + n] = (float)(0.5 * sum + 0.25);
+        }
+    }
+    assert_int_equal(ref_mlp_scratch(DEPTH, 2, widths), sizeof(scratch));
+    ref_mlp(&how, scratch);
+    assert_floats(ys, want, M * LAST, 1e-7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +138,7 @@ int main(void)
         cmocka_unit_test(test_matmul_broadcasts_batches),
         cmocka_unit_test(test_matmul_of_nothing_is_zero),
         cmocka_unit_test(test_matmul_ints),
+        cmocka_unit_test(test_mlp_is_its_layers),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
