@@ -23,6 +23,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/dtype.h"
+#include "base/mlp.h"
 #include "base/op_enums.h"
 
 #ifdef __cplusplus
@@ -65,6 +66,7 @@ struct kernel_call {
     int32_t variant; /* 0: the launcher's own choice; else one of its variants, listed with it */
     int32_t multiprocessors; /* of the device */
     int32_t capability;      /* of the device: 90 for 9.0; some kernels are for one alone */
+    int32_t shared;          /* bytes of shared memory that a block may have; 0: Hopper's */
 };
 
 /* --- elementwise.cu --- */
@@ -384,6 +386,42 @@ static inline int64_t kernel_tile_number(int32_t variant, int64_t column)
 }
 
 cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p);
+
+/* --- mlp.cu --- */
+
+enum { KERNEL_MLP_VARIANTS = 5 }; /* from 1 on, by rising rows of a tile */
+
+/* y = f(x w + bias) for one layer after the other: x[rows, widths[0]] and y[rows, widths[layers]]
+ * are dense, of F16, BF16 or F32. Weights and biases (FP32) are packed, layer by layer, and filled
+ * up with zeros, as kernel_mlp_at and mlp_padded say. base/mlp.h says how much fits. */
+struct kernel_mlp {
+    int64_t rows;
+    int32_t dtype, layers;
+    int32_t widths[MLP_LAYERS_MAX + 1];
+    int32_t funcs[MLP_LAYERS_MAX]; /* enum ir_unary */
+    float alphas[MLP_LAYERS_MAX], betas[MLP_LAYERS_MAX], gammas[MLP_LAYERS_MAX];
+    const void *x, *weights;
+    const float *bias;
+    void *y;
+};
+
+/* Where the weight for number k of a row of x and column n lies among those of its layer, in
+ * elements of `size` bytes. Those of 16 bits are tiles of 16x16, those of one column behind each
+ * other, where each lane has its fragments of two B (mma.cuh), one behind the other. */
+static inline int64_t kernel_mlp_at(uint32_t size, int64_t depth, int64_t width, int64_t k,
+                                    int64_t n)
+{
+    int64_t row = k % MLP_TILE, column = n % MLP_TILE;
+    if (size == 4)
+        return k * (int64_t)mlp_padded(width, size) + n;
+    int64_t tile = n / MLP_TILE * ((int64_t)mlp_padded(depth, size) / MLP_TILE) + k / MLP_TILE;
+    int64_t lane = column % 8 * 4 + row % 8 / 2;
+    return tile * MLP_TILE * MLP_TILE + lane * 8 + column / 8 * 4 + row / 8 * 2 + row % 2;
+}
+
+/* The rows of a tile; 0: there is no such variant. */
+int32_t kernel_mlp_rows(int32_t dtype, int32_t variant);
+cudaError_t kernel_mlp(const struct kernel_call *call, const struct kernel_mlp *m);
 
 /* --- rows.cu --- */
 
