@@ -113,6 +113,7 @@ struct kernel_call own_call_dry(const struct cuda_device *device, int32_t varian
         .variant = variant,
         .multiprocessors = device->properties.multiProcessorCount,
         .capability = capability_of(device),
+        .shared = (int32_t)device->properties.sharedMemPerBlockOptin,
     };
 }
 

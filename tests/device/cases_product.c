@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of integers, and products with rows of an odd length. */
+/* Products of integers, products with rows of an odd length, and chains of layers. */
 #include <math.h>
 
+#include "base/mlp.h"
 #include "tests/device/make.h"
 
 bool make_matmul_bytes(struct ir_graph *g, uint64_t *random)
@@ -95,4 +96,72 @@ bool sized_row_sum(struct ir_graph *g, uint64_t *random, int64_t batch)
 bool sized_row_wide(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
     return add_dense(g, random, DIMS(batch, 4096), 4096);
+}
+
+/* --- chains of layers --- */
+
+/* `usual`: the hidden layers' width, for which weights keep the size of values. */
+static bool add_mlp(struct ir_graph *g, uint64_t *random, struct shape x, uint32_t layers,
+                    const int64_t *widths, const int64_t *funcs, int64_t usual)
+{
+    float alphas[MLP_LAYERS_MAX], betas[MLP_LAYERS_MAX];
+    int64_t weights = 0, columns = 0, depth = x.dim[x.rank - 1];
+    for (uint32_t i = 0; i < layers; i++) {
+        alphas[i] = funcs[i] == IR_UNARY_CLIP ? -0.5F : 0.75F;
+        betas[i] = 0.5F;
+        weights += depth * widths[i];
+        columns += depth = widths[i];
+    }
+    uint32_t in[3] = {add_input(g, DTYPE_F32, x),
+                      add_constant(g, random, DIMS(weights), 1.7 / sqrt((double)usual)),
+                      add_constant(g, random, DIMS(columns), 0.5)};
+    uint32_t node = ir_node_add(g, IR_OP_MLP, "mlp", 3, in);
+    return node != IR_NONE && ir_attr_set_ints(g, node, IR_ATTR_WIDTHS, layers, widths) &&
+           ir_attr_set_ints(g, node, IR_ATTR_FUNCS, layers, funcs) &&
+           ir_attr_set_floats(g, node, IR_ATTR_ALPHAS, layers, alphas) &&
+           ir_attr_set_floats(g, node, IR_ATTR_BETAS, layers, betas) && finish(g, node);
+}
+
+bool make_mlp(struct ir_graph *g, uint64_t *random)
+{
+    int64_t widths[MLP_LAYERS_MAX], funcs[MLP_LAYERS_MAX], rows = PICK(random, 1, 5, 16, 33, 100);
+    int64_t usual = PICK(random, 13, 64, 64, 136);
+    uint32_t layers = (uint32_t)PICK(random, 2, 2, 3, 4, 6);
+    if (usual == 13 && chance(random, 50))
+        layers = MLP_LAYERS_MAX;
+    for (uint32_t i = 0; i < layers; i++) {
+        widths[i] = chance(random, 70) ? usual : between(random, 8, usual);
+        funcs[i] = PICK(random, IR_UNARY_RELU, IR_UNARY_TANH, IR_UNARY_SIGMOID, IR_UNARY_GELU,
+                        IR_UNARY_SWISH, IR_UNARY_CLIP);
+        if (layers == MLP_LAYERS_MAX)
+            funcs[i] = PICK(random, IR_UNARY_TANH, IR_UNARY_SIGMOID);
+    }
+    widths[layers - 1] = PICK(random, 1, 3, 8, 64);
+    funcs[layers - 1] = PICK(random, IR_UNARY_IDENTITY, IR_UNARY_SIGMOID);
+    int64_t depth = PICK(random, 1, 7, 8, 24, 64);
+    return add_mlp(g, random, chance(random, 70) ? DIMS(rows, depth) : DIMS(2, rows, depth), layers,
+                   widths, funcs, usual);
+}
+
+bool sized_mlp_ten(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    int64_t widths[10], funcs[10];
+    for (uint32_t i = 0; i < 10; i++) {
+        widths[i] = 64;
+        funcs[i] = IR_UNARY_RELU;
+    }
+    return add_mlp(g, random, DIMS(batch, 64), 10, widths, funcs, 64);
+}
+
+bool sized_mlp_ranking(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    static const int64_t widths[] = {256, 256, 64, 1};
+    static const int64_t funcs[] = {IR_UNARY_RELU, IR_UNARY_RELU, IR_UNARY_RELU, IR_UNARY_SIGMOID};
+    return add_mlp(g, random, DIMS(batch, 64), 4, widths, funcs, 256);
+}
+
+/* One layer of ten, for comparison. */
+bool sized_layer(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return add_dense(g, random, DIMS(batch, 64), 64) && add_unary(g, IR_UNARY_RELU, 0, 0);
 }

@@ -166,6 +166,10 @@ bool sized_row_gelu(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_row_sum(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_row_wide(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_product_bytes(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool make_mlp(struct ir_graph *g, uint64_t *random);
+bool sized_mlp_ten(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_mlp_ranking(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_layer(struct ir_graph *g, uint64_t *random, int64_t batch);
 
 /* --- quantisation (cases_quant.c) --- */
 

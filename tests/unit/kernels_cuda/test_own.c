@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/mlp.h"
 #include "engine/cuda/device.h"
 #include "engine/guard/internal.h"
 #include "tests/device/layout.h"
@@ -130,6 +131,79 @@ static void products_by_request(void **state)
         assert_int_equal(unsetenv("INFERD_OWN_MATMUL"), 0);
         assert_int_equal(count_products(&b, graph), KERNEL_MATMUL_VARIANTS - 7);
         ir_graph_free(graph);
+    }
+}
+
+/* A chain of equal layers. */
+static struct ir_graph *chain_new(enum dtype dtype, uint32_t layers, int64_t width)
+{
+    int64_t widths[MLP_LAYERS_MAX], funcs[MLP_LAYERS_MAX] = {0};
+    float constants[MLP_LAYERS_MAX] = {0};
+    struct shape x = {.rank = 2, .dim = {3, width}}, b = {.rank = 1, .dim = {layers * width}},
+                 w = {.rank = 1, .dim = {layers * width * width}};
+    struct ir_graph *graph = ir_graph_new();
+    assert_non_null(graph);
+    for (uint32_t i = 0; i < layers; i++)
+        widths[i] = width;
+    void *data = arena_array(graph->arena, (size_t)w.dim[0], dtype_size(dtype));
+    assert_non_null(data);
+    memset(data, 0, (size_t)w.dim[0] * dtype_size(dtype));
+    const uint32_t in[3] = {ir_tensor_add(graph, "x", dtype, &x),
+                            ir_constant_add(graph, "w", dtype, &w, data),
+                            ir_constant_add(graph, "b", dtype, &b, data)};
+    uint32_t node = ir_node_add(graph, IR_OP_MLP, "mlp", 3, in);
+    assert_true(ir_attr_set_ints(graph, node, IR_ATTR_WIDTHS, layers, widths) &&
+                ir_attr_set_ints(graph, node, IR_ATTR_FUNCS, layers, funcs) &&
+                ir_attr_set_floats(graph, node, IR_ATTR_ALPHAS, layers, constants) &&
+                ir_attr_set_floats(graph, node, IR_ATTR_BETAS, layers, constants));
+    assert_int_equal(ir_infer_apply(graph, node, NULL, 0, NULL), STATUS_OK);
+    return graph;
+}
+
+static uint32_t count_types(struct emulated *b, const struct ir_graph *graph,
+                            enum precision precision, enum dtype dtype)
+{
+    struct list *list = calloc(1, sizeof(*list));
+    uint32_t n = 0;
+    assert_non_null(list);
+    assert_int_equal(backend_emulated.candidates(b->trial.device, graph, ir_node(graph, 0),
+                                                 precision, keep, list, NULL),
+                     STATUS_OK);
+    for (uint32_t i = 0; i < list->n; i++)
+        n += list->items[i].in[0].format.dtype == dtype;
+    free(list);
+    return n;
+}
+
+/* Every chain that fits by base/mlp.h, as fuse_mlp asks, has candidates in its type, and in FP32,
+ * which the bound on the error may ask for, even where that does not fit. */
+static void chains_that_fit_are_taken(void **state)
+{
+    static const uint64_t rooms[] = {227 << 10, 163 << 10, 99 << 10, 64 << 10};
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_LEN(rooms) * MLP_LAYERS_MAX; i++) {
+        uint64_t limit = rooms[i / MLP_LAYERS_MAX];
+        uint32_t layers = i % MLP_LAYERS_MAX + 1;
+        int32_t widths[MLP_LAYERS_MAX + 1], width = 0;
+        struct mlp_room room;
+        do { /* the widest that fits */
+            width++;
+            for (uint32_t k = 0; k <= layers; k++)
+                widths[k] = width;
+        } while (mlp_room(widths, layers, 2, &room) &&
+                 mlp_room_bytes(&room, MLP_ROWS_LEAST) <= limit);
+        b.device.properties.sharedMemPerBlockOptin = limit;
+        struct ir_graph *fits = chain_new(DTYPE_F32, layers, width - 1);
+        struct ir_graph *wider = chain_new(DTYPE_F32, layers, width);
+        assert_in_range(count_types(&b, fits, PRECISION_F16, DTYPE_F16), 1, KERNEL_MLP_VARIANTS);
+        assert_in_range(count_types(&b, fits, PRECISION_BF16, DTYPE_BF16), 1, KERNEL_MLP_VARIANTS);
+        assert_in_range(count_types(&b, fits, PRECISION_F16, DTYPE_F32), 1, KERNEL_MLP_VARIANTS);
+        assert_int_equal(count_types(&b, wider, PRECISION_F16, DTYPE_F16), 0);
+        assert_in_range(count_types(&b, wider, PRECISION_F32, DTYPE_F32), 1, KERNEL_MLP_VARIANTS);
+        ir_graph_free(fits);
+        ir_graph_free(wider);
     }
 }
 
@@ -566,6 +640,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_reformat_of_bytes),  cmocka_unit_test(stored_tactics_are_checked),
         cmocka_unit_test(gather_raises_the_flag),   cmocka_unit_test(scatter_raises_the_flag),
         cmocka_unit_test(windows_on_hopper),        cmocka_unit_test(products_by_request),
+        cmocka_unit_test(chains_that_fit_are_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
