@@ -27,7 +27,7 @@
 #include "engine/ir/ir.h"
 
 enum {
-    BACKEND_ABI = 9,
+    BACKEND_ABI = 10,
     BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
     TACTIC_NAME_MAX = 96,
     TACTIC_BLOB_MAX = 512,
@@ -76,6 +76,7 @@ struct device {
     struct memory_tracker *tracker;           /* engine/runtime/memory.h; NULL: not asked for */
     const struct memory_allocator *allocator; /* as in the options; set by engine_device_open */
     uint64_t tail_bytes;                      /* the same */
+    uint64_t block_bytes; /* shared memory of a block of threads, set by the backend; 0: none */
 };
 
 /* How a tactic wants one input or output to be stored. An FP32 tensor may be stored as a shorter
@@ -182,6 +183,7 @@ enum backend_feature {
     BACKEND_PICKS = 256,  /* gathers of channels read and write channels last */
     BACKEND_JOINS = 512,  /* concatenations have epilogues */
     BACKEND_PATCHES = 1024, /* products over patches of images are faster than convolutions */
+    BACKEND_CHAINS = 2048,  /* chains of fully connected layers are one kernel, in block_bytes */
 };
 
 struct backend {

@@ -81,6 +81,18 @@ static void tune_progress(void *user, uint32_t done, uint32_t total, const char 
 
 /* --- graphs --- */
 
+/* With 8 bits a chain would lose the ranges of what lies between its layers. */
+static void find_chains(const struct build_options *options, struct pass_context *context)
+{
+    const struct device *device = options->device;
+    if (!device || !(device->backend->features & BACKEND_CHAINS) || options->layers_apart ||
+        precision_is_8bit(options->precision))
+        return;
+    context->chain_room = device->block_bytes;
+    context->chain_short =
+        options->precision == PRECISION_F16 || options->precision == PRECISION_BF16;
+}
+
 static enum status fuse_graph(struct ir_graph *graph, const struct build_options *options,
                               struct build_report *report, struct error *err)
 {
@@ -93,6 +105,7 @@ static enum status fuse_graph(struct ir_graph *graph, const struct build_options
         context.joins = options->device->backend->features & BACKEND_JOINS;
         context.patches = options->device->backend->features & BACKEND_PATCHES;
     }
+    find_chains(options, &context);
     report->imported = graph->n_nodes;
     if (options->device && options->device->backend->features & BACKEND_WIDENS)
         TRY(build_widen(graph, &report->widened, err));
@@ -439,6 +452,7 @@ static enum status graph_at(void *user, const int64_t *values, struct ir_graph *
     struct build_report unread;
     struct build_options quiet = *b->options;
     quiet.log = NULL;
+    quiet.layers_apart = true; /* a larger point may have a chain apart; they compute the same */
     build_space_set(&b->space, values);
     uint32_t batch =
         b->plan->batched ? MIN(b->plan->profiles[b->plan->n_profiles - 1].batch, 2u) : 1;

@@ -112,6 +112,7 @@ enum status cuda_device_open(const struct device_options *options, struct device
     pthread_mutex_init(&device->turn_lock, NULL);
     device->base.backend = &backend_cuda;
     device->base.threads = 1;
+    device->base.block_bytes = properties.sharedMemPerBlockOptin;
     device->ordinal = (int)options->index;
     device->properties = properties;
     device->log = options->log;

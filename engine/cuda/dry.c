@@ -99,6 +99,7 @@ enum status cuda_device_open_dry(const char *path, const struct log_sink *log, s
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: no device properties", path);
     device->base.backend = &backend_cuda;
     device->base.threads = 1;
+    device->base.block_bytes = device->properties.sharedMemPerBlockOptin;
     device->ordinal = -1;
     device->log = log;
     cuda_device_describe(device, driver);

@@ -45,10 +45,13 @@ enum status passes_run(struct ir_graph *graph, struct pass_context *ctx, struct 
 {
     for (uint32_t round = 0; round < ROUNDS_MAX; round++) {
         uint32_t before = ctx->rewrites;
-        for (const struct pass *pass = passes; pass->name; pass++)
+        for (const struct pass *pass = passes; pass->name; pass++) {
+            ctx->unsettled = ctx->rewrites != before;
             TRY(pass_run(pass, graph, ctx, err));
+        }
         if (ctx->rewrites == before)
             break;
     }
+    ctx->unsettled = false;
     return passes_ranges(graph, err);
 }

@@ -29,6 +29,10 @@ struct pass_context {
     bool picks;                    /* the backend gathers channels where they lie */
     bool joins;                    /* the backend's concatenations have epilogues */
     bool patches;                  /* products over patches of images pay for the backend */
+    uint64_t chain_room;           /* bytes that the weights of a chain of layers and a tile of rows
+                                      may take in one kernel; 0: there is none for chains */
+    bool chain_short;              /* that kernel stores FP32 in 16 bits */
+    bool unsettled;                /* a pass before this one has changed the graph in this round */
     const struct pass *pass;       /* the pass that runs */
     uint32_t rewrites;             /* counted up by every rewrite */
     uint64_t fold_work;            /* bytes touched by constant folding so far */

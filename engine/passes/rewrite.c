@@ -419,6 +419,13 @@ void rw_set_float(struct rewrite *rw, uint32_t node, enum ir_attr_key key, float
         rw_fail(rw);
 }
 
+void rw_set_floats(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32_t n,
+                   const float *values)
+{
+    if (!rw->status && !ir_attr_set_floats(rw->graph, node, key, n, values))
+        rw_fail(rw);
+}
+
 void rw_become_unary(struct rewrite *rw, uint32_t node, uint32_t input, enum ir_unary func,
                      struct unary_args args)
 {

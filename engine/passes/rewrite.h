@@ -106,6 +106,8 @@ void rw_set_int(struct rewrite *rw, uint32_t node, enum ir_attr_key key, int64_t
 void rw_set_ints(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32_t n,
                  const int64_t *values);
 void rw_set_float(struct rewrite *rw, uint32_t node, enum ir_attr_key key, float value);
+void rw_set_floats(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32_t n,
+                   const float *values);
 /* Turns `node` into UNARY `func` of `input`, with all parameters that the function has. */
 void rw_become_unary(struct rewrite *rw, uint32_t node, uint32_t input, enum ir_unary func,
                      struct unary_args args);

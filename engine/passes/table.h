@@ -6,7 +6,7 @@
  * The order matters where one pass prepares another: scalars become one canonical function before
  * patterns are looked for, patterns become single nodes before they are fused into others, and
  * weights take scales before activations close a node. If a later pass uncovers work for an earlier
- * one, the next round does it.
+ * one, the next round does it. The last one, fuse_mlp, waits for a round that has found nothing.
  */
 #ifndef INFERD_ENGINE_PASSES_TABLE_H
 #define INFERD_ENGINE_PASSES_TABLE_H
@@ -45,6 +45,7 @@
     ROW(hoist_activations, "activations stand before reshapes, next to their product")             \
     ROW(fuse_sum, "elementwise sums and products join the node before them")                       \
     ROW(fuse_activation, "activations join the node before them")                                  \
-    ROW(fuse_concat, "a scale of channels and its activation join a concatenation")
+    ROW(fuse_concat, "a scale of channels and its activation join a concatenation")                \
+    ROW(fuse_mlp, "a chain of fully connected layers is one node, where a backend has it")
 
 #endif

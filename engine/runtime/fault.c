@@ -185,7 +185,8 @@ static enum status device_open(const struct device_options *options, struct devi
         return error_no_memory(err, "the fault backend");
     TRY(open_inner(d, options, err));
     make_table(d);
-    d->device = (struct device){.backend = &d->table, .threads = d->inner->threads};
+    d->device = (struct device){
+        .backend = &d->table, .threads = d->inner->threads, .block_bytes = d->inner->block_bytes};
     *out = &STEAL(d)->device;
     return STATUS_OK;
 }

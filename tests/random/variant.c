@@ -184,7 +184,8 @@ static enum status run_memory(const struct graph_case *c, struct error *err)
                                    .merge = true,
                                    .picks = true,
                                    .joins = true,
-                                   .patches = true};
+                                   .patches = true,
+                                   .chain_room = 227 << 10};
         TRY(import(c, &c->sets[0], &graph, err));
         struct arena *built = graph->arena;
         graph->arena = arena_new(limit);

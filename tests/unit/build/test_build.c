@@ -356,6 +356,69 @@ static void constants_are_kept_once(void **state)
     plan_free(plan);
 }
 
+/* Two layers. */
+static void write_layers(struct wire *out)
+{
+    struct wire graph = {.n = 0};
+    static const int64_t any[] = {-1, 4}, square[] = {4, 4};
+    static const float w[16] = {1, 0.5F, -1, 0.25F, 2};
+    wire_input(&graph, "x", 1, 2, any);
+    wire_constant(&graph, "w", 1, 2, square, w, sizeof(w));
+    wire_node(&graph, "MatMul", "x w", "a", NULL);
+    wire_node(&graph, "Relu", "a", "b", NULL);
+    wire_node(&graph, "MatMul", "b w", "y", NULL);
+    wire_output(&graph, "y");
+    wire_model(out, &graph, 11);
+}
+
+/* The chains of both profiles. */
+static uint32_t count_chains(const struct build_options *options)
+{
+    struct wire bytes;
+    struct onnx_model *model = NULL;
+    struct plan *plan = NULL;
+    struct error err;
+    uint32_t n = 0;
+    write_layers(&bytes);
+    if (onnx_open_memory(bytes.data, bytes.n, &model, &err) ||
+        build_plan(model, options, &plan, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t p = 0; p < plan->n_profiles; p++)
+        for (uint32_t i = 0; i < plan->profiles[p].graph->n_nodes; i++)
+            n += ir_node(plan->profiles[p].graph, i)->op == IR_OP_MLP;
+    plan_free(plan);
+    onnx_close(model);
+    return n;
+}
+
+/* Layers are one node for backends that say so and have the memory; not where tensors have ranges,
+ * nor where the caller wants them apart. */
+static void chains_are_for_backends_that_have_them(void **state)
+{
+    const struct fixture *f = *state;
+    static const uint32_t batches[] = {1, 8};
+    const struct backend *own = f->device->backend;
+    struct backend chains = *own;
+    struct build_options options = options_of(f), apart, bytes;
+    options.batches = batches;
+    options.n_batches = ARRAY_LEN(batches);
+    apart = bytes = options;
+    apart.layers_apart = true;
+    bytes.precision = PRECISION_I8;
+    bytes.keep_missing = true;
+    chains.features |= BACKEND_CHAINS;
+    assert_false(own->features & BACKEND_CHAINS);
+    f->device->backend = &chains;
+    assert_int_equal(count_chains(&options), 0);
+    f->device->block_bytes = 227 << 10;
+    assert_int_equal(count_chains(&options), 2);
+    assert_int_equal(count_chains(&apart), 0);
+    assert_int_equal(count_chains(&bytes), 0);
+    f->device->backend = own;
+    assert_int_equal(count_chains(&options), 0);
+    f->device->block_bytes = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +432,7 @@ int main(void)
         cmocka_unit_test(what_needs_too_much_memory_is_refused),
         cmocka_unit_test(default_batches_that_need_too_much_are_left_out),
         cmocka_unit_test(constants_are_kept_once),
+        cmocka_unit_test(chains_are_for_backends_that_have_them),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

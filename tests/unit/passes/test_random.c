@@ -38,6 +38,7 @@ static uint32_t check(uint64_t seed, const struct pass *pass)
     struct ir_graph *g = prepared(seed, pass && seed % 2);
     struct pass_context ctx = {.evaluator = {cpu_eval_node, NULL}};
     ctx.attention = ctx.merge = has_features(seed, pass);
+    ctx.chain_room = ctx.merge ? 227 << 10 : 0;
     struct outputs want, got;
     struct error err = {0};
     char what[64], *before = ir_graph_text(g);
@@ -97,6 +98,7 @@ static void a_second_run_finds_nothing(void **state)
         struct ir_graph *g = random_soup(seed);
         struct pass_context ctx = {.evaluator = {cpu_eval_node, NULL}};
         ctx.attention = ctx.merge = has_features(seed, NULL);
+        ctx.chain_room = ctx.merge ? 227 << 10 : 0;
         assert_int_equal(passes_run(g, &ctx, NULL), STATUS_OK);
         ctx.rewrites = 0;
         assert_int_equal(passes_run(g, &ctx, NULL), STATUS_OK);
