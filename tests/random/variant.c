@@ -150,7 +150,8 @@ static enum status rewrite(struct ir_graph *graph, const struct graph_case *c,
                                .attention = s->features,
                                .merge = s->features,
                                .picks = s->features,
-                               .patches = s->features};
+                               .patches = s->features,
+                               .chain_room = s->features ? 227 << 10 : 0};
     TRY(run_table(graph, s, &ctx, err));
     if (s->only && !ctx.rewrites) {
         TRY(pass_run(pass_find("fold_scalars"), graph, &ctx, err));
