@@ -515,6 +515,7 @@ bool along_prove(const struct ir_graph *small, const struct ir_graph *large, int
         return false;
     }
     p.states = calloc((size_t)large->n_tensors + 1, sizeof(*p.states));
+    out->no_memory = !p.states;
     bool proved = p.states && prove(&p, out);
     free(p.states);
     return proved;

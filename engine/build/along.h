@@ -30,6 +30,7 @@ enum along_mode {
 struct along_result {
     uint64_t masks;         /* inputs, by bits, whose zeros hide what is behind the request */
     uint8_t out[IR_MAX_IO]; /* by bits, the dimensions of an output that have the size */
+    bool no_memory;         /* nothing is said of the graphs, then */
     char why[160];          /* if it is not proved: the layer where it ends, for people */
 };
 

@@ -5,6 +5,7 @@
  *   along.c         both graphs, constants, epilogues, and what holds of all nodes
  *   along_rules.c   one rule an op
  *   along_moves.c   those of ops that move elements
+ *   along_index.c   those of ops that pick elements by indices, and of plugins
  *   along_value.c   what is known of numbers behind the request
  */
 #ifndef INFERD_ENGINE_BUILD_ALONG_INTERNAL_H
@@ -135,6 +136,11 @@ bool along_rule_pad(struct along_node *n);
 bool along_rule_trilu(struct along_node *n);
 bool along_rule_resize(struct along_node *n);
 bool along_rule_gather(struct along_node *n);
+bool along_rule_gather_elements(struct along_node *n);
+bool along_rule_gather_nd(struct along_node *n);
+bool along_rule_scatter_elements(struct along_node *n);
+bool along_rule_one_hot(struct along_node *n);
+bool along_rule_plugin(struct along_node *n);
 
 /* The rule of an op; NULL: there is none. */
 typedef bool (*along_rule)(struct along_node *n);

@@ -173,6 +173,7 @@ static enum status find_space(struct onnx_model *model, const struct build_optio
     *out = *options;
     out->dims = space->dims;
     out->n_dims = space->n_dims;
+    out->said = space->said;
     return build_ties_find(model, out, arena, space, err);
 }
 
@@ -205,11 +206,12 @@ static enum status batch_dim_check(struct builder *b, struct error *err)
             batch = &b->options->dims[i];
         else
             others[without.n_dims++] = b->options->dims[i];
-    if (!batch || !onnx_is_batched(b->model))
+    bool named;
+    without.dims = others;
+    if (!batch || !build_looks_batched(b->model, &without, &named))
         return STATUS_OK;
     struct error unread;
     struct build_instances free_of_it; /* says nothing */
-    without.dims = others;
     if (build_instances_find(b->model, &without, &free_of_it, &unread) || !free_of_it.batched)
         return STATUS_OK;
     return error_set(err, STATUS_INVALID_ARGUMENT,

@@ -72,6 +72,8 @@ struct build_options {
     uint32_t n_batches;
     const struct onnx_dim *dims; /* values of other symbolic dimensions */
     uint32_t n_dims;
+    bool said;    /* the same as in onnx_options */
+    bool guessed; /* the builder's own: `dims` say what counts instances because it fits (ties.h) */
     const struct build_range *shapes; /* or ranges, */
     uint32_t n_shapes;
     const struct build_sizes *sizes; /* with these sizes; default: powers of two up to the most */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "engine/build/along.h"
 #include "engine/ir/plugin_node.h"
 
 struct finding {
@@ -29,6 +30,7 @@ enum status build_import(struct onnx_model *model, const struct build_options *o
         .batch = batch,
         .dims = options->dims,
         .n_dims = options->n_dims,
+        .said = options->said,
         .values = options->values,
         .n_values = options->n_values,
         .evaluator = options->evaluator,
@@ -116,6 +118,70 @@ static enum status not_batched(struct finding *f, const char *fmt, ...)
     return STATUS_OK;
 }
 
+enum { HINT = 80 };
+
+/* For people: how to say that the dimension counts instances all the same. */
+static const char *hint(const struct finding *f, const struct ir_graph *graph, char out[HINT])
+{
+    uint32_t i = 0;
+    while (i + 1 < graph->n_inputs && f->out->inputs[i].shared)
+        i++;
+    const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
+    int n = snprintf(out, HINT, "--shape %.40s=", t->name);
+    for (uint32_t d = 0; d < t->shape.rank && n < HINT; d++)
+        n += snprintf(out + n, (size_t)(HINT - n), "%s%s", d ? "x" : "",
+                      d == f->out->inputs[i].batch ? "N" : "*");
+    return out;
+}
+
+/* Dimensions that are not called a batch must be shown to keep instances apart, else requests that
+ * share one would see each other: rows of text attend to each other, say. `two` is the graph of two
+ * instances. */
+static enum status prove_apart(struct finding *f, const struct build_options *quiet,
+                               const struct ir_graph *two, struct error *err)
+{
+    CLEANUP(ir_graph_cleanup) struct ir_graph *three = NULL;
+    struct along_result r;
+    struct error why;
+    char text[HINT];
+    enum status status = build_import(f->model, quiet, 3, NULL, NULL, &three, &why);
+    if (status == STATUS_RESOURCE_EXHAUSTED)
+        return error_copy(err, &why);
+    f->out->batched = false;
+    if (status)
+        return not_batched(f, "the model cannot take three instances at once: %s", why.text);
+    bool apart = along_prove(two, three, 2, 3, ALONG_APART, &r);
+    if (r.no_memory)
+        return error_no_memory(err, "the builder");
+    for (uint32_t i = 0; i < two->n_outputs && apart; i++)
+        apart = r.out[i] == 1u << f->out->outputs[i].batch;
+    f->out->batched = apart;
+    if (apart)
+        return STATUS_OK;
+    return not_batched(f, "%s; if it counts instances, say %s, and give a length a range",
+                       r.why[0] ? r.why : "an output may mix what lies along it",
+                       hint(f, two, text));
+}
+
+/* Whether both graphs differ as those of one and of two instances do. */
+static enum status compare(struct finding *f, const struct ir_graph *one,
+                           const struct ir_graph *two)
+{
+    char with_one[SHAPE_TEXT_MAX], with_two[SHAPE_TEXT_MAX];
+    if (one->n_inputs != two->n_inputs || one->n_outputs != two->n_outputs)
+        return not_batched(f, "it has other inputs or outputs for two instances");
+    uint32_t odd = find_counts(f, one, two);
+    f->out->batched = odd == IR_NONE;
+    return f->out->batched
+               ? STATUS_OK
+               : not_batched(f,
+                             "%s '%.64s' is %s for one instance and %s for two: no dimension "
+                             "of it counts them",
+                             odd < one->n_inputs ? "input" : "output", nth(one, odd)->name,
+                             shape_format(&nth(one, odd)->shape, with_one),
+                             shape_format(&nth(two, odd)->shape, with_two));
+}
+
 /* The dimensions that look as if they counted instances do so only if all outputs grow with them.
  */
 static enum status find(struct finding *f, struct error *err)
@@ -124,9 +190,10 @@ static enum status find(struct finding *f, struct error *err)
     CLEANUP(ir_graph_cleanup) struct ir_graph *two = NULL;
     struct error why;
     uint64_t steps_of_one = 0, steps_of_two = 0;
+    bool named;
     struct build_options quiet = *f->options;
     quiet.log = NULL;
-    if (!onnx_is_batched(f->model)) {
+    if (!build_looks_batched(f->model, f->options, &named)) {
         snprintf(f->out->why, sizeof(f->out->why),
                  "no input has an open dimension that counts instances");
         return STATUS_OK;
@@ -144,19 +211,18 @@ static enum status find(struct finding *f, struct error *err)
         return not_batched(f, "the model cannot take two instances at once: %s", why.text);
     if (steps_of_one != steps_of_two)
         return not_batched(f, "what would count instances is the length of a sequence");
-    if (one->n_inputs != two->n_inputs || one->n_outputs != two->n_outputs)
-        return not_batched(f, "it has other inputs or outputs for two instances");
-    uint32_t odd = find_counts(f, one, two);
-    char with_one[SHAPE_TEXT_MAX], with_two[SHAPE_TEXT_MAX];
-    f->out->batched = odd == IR_NONE;
-    return f->out->batched
-               ? STATUS_OK
-               : not_batched(f,
-                             "%s '%.64s' is %s for one instance and %s for two: no dimension "
-                             "of it counts them",
-                             odd < one->n_inputs ? "input" : "output", nth(one, odd)->name,
-                             shape_format(&nth(one, odd)->shape, with_one),
-                             shape_format(&nth(two, odd)->shape, with_two));
+    TRY(compare(f, one, two));
+    return f->out->batched && !named ? prove_apart(f, &quiet, two, err) : STATUS_OK;
+}
+
+bool build_looks_batched(const struct onnx_model *model, const struct build_options *options,
+                         bool *named)
+{
+    const struct onnx_options import = {
+        .dims = options->dims, .n_dims = options->n_dims, .said = options->said};
+    bool looks = onnx_is_batched(model, &import, named);
+    *named = *named && !options->guessed;
+    return looks;
 }
 
 enum status build_instances_find(struct onnx_model *model, const struct build_options *options,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which dimensions of a model's inputs and outputs count instances. Names say which of the inputs'
- * do (engine/import/dims.h); of an output it is the one that is 1 for one instance and 2 for two.
- * An input without such a dimension is shared by all instances of a batch. A model is not batched
- * if an output has none.
+ * do, or the caller, or their place (engine/import/dims.h); of an output it is the one that is 1
+ * for one instance and 2 for two. An input without such a dimension is shared by all instances of a
+ * batch. A model is not batched if an output has none, nor if only the place speaks for the inputs'
+ * dimensions, and nothing shows that instances are apart (along.h).
  */
 #ifndef INFERD_ENGINE_BUILD_INSTANCES_H
 #define INFERD_ENGINE_BUILD_INSTANCES_H
@@ -20,6 +21,10 @@ struct build_instances {
 /* An error says that the model cannot be imported at all. */
 enum status build_instances_find(struct onnx_model *model, const struct build_options *options,
                                  struct build_instances *out, struct error *err);
+
+/* As onnx_is_batched. *named is false, too, if a build has guessed what counts instances. */
+bool build_looks_batched(const struct onnx_model *model, const struct build_options *options,
+                         bool *named);
 
 /* Whether it is the first dimension of each input. */
 bool build_instances_first(const struct build_instances *instances);

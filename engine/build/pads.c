@@ -87,7 +87,7 @@ static enum status pair_prove(const struct trying *t, const struct pair *pair, b
         return STATUS_OK;
     }
     *proved = along_prove(small, large, pair->small, pair->large, ALONG_PADDED, &t->out->result);
-    return STATUS_OK;
+    return t->out->result.no_memory ? error_no_memory(t->err, "the builder") : STATUS_OK;
 }
 
 enum status build_pads_find(const struct build_space *space, uint32_t dimension,

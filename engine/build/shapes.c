@@ -204,7 +204,7 @@ static enum status free_add(struct finding *f, const struct axis *a, int64_t low
 /* "N" */
 static enum status range_instances(struct finding *f, const struct axis *a)
 {
-    if (a->info.batch)
+    if (a->info.named)
         return STATUS_OK;
     if (a->info.fixed >= 0 || is_given(f, a) || a->free || a->fixed)
         return error_set(
@@ -285,6 +285,16 @@ static enum status range_take(struct finding *f, const struct build_range *r)
     for (uint32_t d = 0; d < rank; d++)
         TRY(range_axis(f, &f->axes[first + d], r->low[d], r->high[d]));
     return STATUS_OK;
+}
+
+/* Whether an "N" says which dimensions count instances: then places do not. */
+static void wishes_look(struct finding *f)
+{
+    for (uint32_t i = 0; i < f->wishes->n_ranges; i++)
+        for (uint32_t d = 0; d < f->wishes->ranges[i].rank; d++)
+            f->space->said = f->space->said || f->wishes->ranges[i].low[d] == BUILD_INSTANCES;
+    for (uint32_t i = 0; f->space->said && i < f->n_axes; i++)
+        f->axes[i].info.batch = f->axes[i].info.named;
 }
 
 /* --- points --- */
@@ -438,6 +448,7 @@ enum status build_space_find(const struct onnx_model *model, const struct build_
     *f = (struct finding){
         .model = model, .wishes = wishes, .arena = arena, .space = out, .err = err};
     TRY(axes_list(f));
+    wishes_look(f);
     for (uint32_t i = 0; i < wishes->n_ranges; i++)
         TRY(range_take(f, &wishes->ranges[i]));
     for (uint32_t i = 0; i < wishes->n_sizes; i++)

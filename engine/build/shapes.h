@@ -26,7 +26,8 @@ enum {
 struct build_range {
     char input[BUILD_NAME_MAX];
     uint32_t rank;
-    /* low 0: nothing is said ("*"); BUILD_INSTANCES: "N" */
+    /* low 0: nothing is said ("*"); BUILD_INSTANCES: "N": then no dimension is taken to count
+     * instances for its place alone */
     int64_t low[SHAPE_MAX_RANK], high[SHAPE_MAX_RANK];
 };
 enum status build_range_parse(const char *text, struct build_range *out, struct error *err);
@@ -48,6 +49,7 @@ struct build_space {
     uint32_t n_dims;
     uint8_t *free_of;              /* by dims: the free dimension that gives the value, + 1; or 0 */
     int64_t batch_low, batch_high; /* of the number of instances; 0: nothing is said */
+    bool said;                     /* a wish tells which dimensions count instances */
     const char *batch_sizes;       /* a dimension that counts them, and was given sizes; or NULL */
 };
 

@@ -13,7 +13,8 @@ enum { TIES_MAX = 4 }; /* each set of them is tried */
 struct finding {
     struct onnx_model *model;
     struct build_options
-        quiet; /* with the dimensions of the space and the candidates behind them */
+        quiet;  /* with the dimensions of the space and the candidates behind them */
+    bool alone; /* nothing but the candidates may count instances */
     struct onnx_dim *dims;
     uint32_t first, n; /* where the candidates are among these */
     struct arena *arena;
@@ -35,6 +36,12 @@ static bool is_valued(const struct build_options *options, const char *input)
     return false;
 }
 
+/* Whether the dimension is known to count instances. */
+static bool counts(const struct finding *f, const struct onnx_axis_info *info)
+{
+    return f->quiet.said ? info->named : info->batch;
+}
+
 /* Adds an open dimension, or all of its name. False: there are too many, or there is no memory. */
 static bool candidate_add(struct finding *f, const char *input, uint32_t axis,
                           const struct onnx_axis_info *info)
@@ -42,7 +49,7 @@ static bool candidate_add(struct finding *f, const char *input, uint32_t axis,
     char *text = arena_printf(f->arena, "%.*s:%u", INT_MAX, input, axis);
     if (!text)
         return false;
-    if (info->fixed >= 0 || info->batch || is_given(&f->quiet, info->name, text))
+    if (info->fixed >= 0 || counts(f, info) || is_given(&f->quiet, info->name, text))
         return true;
     if (f->n == TIES_MAX)
         return false;
@@ -77,7 +84,8 @@ static enum status try(struct finding *f, uint32_t batch, bool *fits, struct err
 }
 
 /* Whether all candidates may count instances, and no set of them may have another size: two may be
- * tied to each other alone. */
+ * tied to each other alone. If there is nothing else that counts instances, all of them together
+ * may, since that is what they do. */
 static enum status prove(struct finding *f, bool *proven, struct error *err)
 {
     static const struct {
@@ -88,7 +96,8 @@ static enum status prove(struct finding *f, bool *proven, struct error *err)
     *proven = true;
     for (uint32_t batch = 1; batch <= 3 && *proven; batch++)
         TRY(try(f, batch, proven, err));
-    for (uint32_t set = 1; set < 1U << f->n && *proven; set++)
+    uint32_t sets = (1U << f->n) - (f->alone ? 1 : 0);
+    for (uint32_t set = 1; set < sets && *proven; set++)
         for (size_t k = 0; k < ARRAY_LEN(others) && *proven; k++) {
             bool fits = true;
             for (uint32_t i = 0; i < f->n; i++)
@@ -101,13 +110,26 @@ static enum status prove(struct finding *f, bool *proven, struct error *err)
     return STATUS_OK;
 }
 
+/* The first dimensions do not count instances, or the caller gives them sizes: whether the
+ * candidates keep instances apart. */
+static enum status prove_batched(struct finding *f, bool *proven, struct error *err)
+{
+    struct build_instances found;
+    struct error why;
+    enum status status = build_instances_find(f->model, &f->quiet, &found, &why);
+    if (status == STATUS_RESOURCE_EXHAUSTED)
+        return error_copy(err, &why);
+    *proven = !status && found.batched;
+    return STATUS_OK;
+}
+
 enum status build_ties_find(struct onnx_model *model, struct build_options *options,
                             struct arena *arena, struct build_space *space, struct error *err)
 {
     struct finding f = {.model = model, .quiet = *options, .first = space->n_dims, .arena = arena};
     bool proven = false;
-    if (!onnx_is_batched(model))
-        return STATUS_OK;
+    bool named;
+    f.alone = f.quiet.guessed = !build_looks_batched(model, options, &named);
     f.dims = arena_array(arena, space->n_dims + TIES_MAX, sizeof(*f.dims));
     uint8_t *free_of = arena_array(arena, space->n_dims + TIES_MAX, 1);
     if (!f.dims || !free_of)
@@ -119,14 +141,17 @@ enum status build_ties_find(struct onnx_model *model, struct build_options *opti
     if (!candidates_list(&f))
         return STATUS_OK;
     TRY(prove(&f, &proven, err));
+    if (proven && f.alone)
+        TRY(prove_batched(&f, &proven, err));
     if (!proven)
         return STATUS_OK;
     for (uint32_t i = 0; i < f.n; i++)
-        log_write(options->log, LOG_INFO, "'%s' counts instances, too: no other size fits",
-                  f.dims[f.first + i].name);
+        log_write(options->log, LOG_INFO, "'%s' counts instances%s", f.dims[f.first + i].name,
+                  f.alone ? ": nothing along it is mixed" : ", too: no other size fits");
     space->dims = f.dims;
     space->free_of = free_of;
     options->dims = f.dims;
+    options->guessed = f.alone;
     space->n_dims = options->n_dims = f.first + f.n;
     return STATUS_OK;
 }

@@ -2,7 +2,9 @@
 /*
  * Dimensions that nobody gives a size, and that nothing names as a batch: the states [2,B,128] of
  * recurrent models, say, beside inputs that are named. They are as many as there are instances if
- * the model can be imported so, and in no other way: then a size of their own does not fit.
+ * the model can be imported so, and in no other way: then a size of their own does not fit. If no
+ * other dimension counts instances, it must also be shown that they keep these apart: [T,B,C] whose
+ * T has a size, say.
  */
 #ifndef INFERD_ENGINE_BUILD_TIES_H
 #define INFERD_ENGINE_BUILD_TIES_H

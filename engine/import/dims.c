@@ -98,44 +98,61 @@ static bool counts_instances(const struct onnx_model *model, const struct onnx_v
     return a->param ? onnx_is_batch_dim(model, a->param) : axis == 0 && !input_says_batch(input);
 }
 
-bool onnx_is_batched(const struct onnx_model *model)
-{
-    for (uint32_t i = 0; i < model->graph.n_inputs; i++)
-        for (uint32_t d = 0; d < model->graph.inputs[i].rank && is_input(model, i); d++)
-            if (counts_instances(model, &model->graph.inputs[i], d))
-                return true;
-    return false;
-}
-
 /* --- values --- */
 
-static int64_t value_of(const struct onnx_options *options, const struct onnx_dim *dim)
-{
-    return dim->value == ONNX_INSTANCES ? options->batch : dim->value;
-}
-
-/* The value that the caller gives; -1: none. */
-static int64_t value_given(const struct onnx_options *options, const struct onnx_value_info *input,
-                           uint32_t axis)
+/* What the caller gives; NULL: nothing. */
+static const struct onnx_dim *dim_given(const struct onnx_options *options,
+                                        const struct onnx_value_info *input, uint32_t axis)
 {
     const char *param = input->dims[axis].param;
     for (uint32_t i = 0; i < options->n_dims; i++)
         if (onnx_names_axis(options->dims[i].name, input->name, axis))
-            return value_of(options, &options->dims[i]);
+            return &options->dims[i];
     for (uint32_t i = 0; param && i < options->n_dims; i++)
         if (!strcmp(options->dims[i].name, param))
-            return value_of(options, &options->dims[i]);
-    return -1;
+            return &options->dims[i];
+    return NULL;
+}
+
+enum counting { COUNTS_NOT, COUNTS_BY_PLACE, COUNTS_BY_NAME };
+
+/* Whether the dimension counts instances with these options, and why. */
+static enum counting counting_of(const struct onnx_model *model, const struct onnx_options *options,
+                                 const struct onnx_value_info *input, uint32_t axis)
+{
+    const struct onnx_dim *given = dim_given(options, input, axis);
+    if (onnx_axis_is_fixed(&input->dims[axis]))
+        return COUNTS_NOT;
+    if (given)
+        return given->value == ONNX_INSTANCES ? COUNTS_BY_NAME : COUNTS_NOT;
+    if (says_batch(input->dims[axis].param))
+        return COUNTS_BY_NAME;
+    return !options->said && counts_instances(model, input, axis) ? COUNTS_BY_PLACE : COUNTS_NOT;
+}
+
+bool onnx_is_batched(const struct onnx_model *model, const struct onnx_options *options,
+                     bool *named)
+{
+    bool any = false;
+    *named = false;
+    for (uint32_t i = 0; i < model->graph.n_inputs; i++)
+        for (uint32_t d = 0; d < model->graph.inputs[i].rank && is_input(model, i); d++) {
+            enum counting how = counting_of(model, options, &model->graph.inputs[i], d);
+            any = any || how != COUNTS_NOT;
+            *named = *named || how == COUNTS_BY_NAME;
+        }
+    return any;
 }
 
 int64_t onnx_axis_value(const struct onnx_model *model, const struct onnx_options *options,
                         const struct onnx_value_info *input, uint32_t axis)
 {
     const struct onnx_axis *a = &input->dims[axis];
+    const struct onnx_dim *given = dim_given(options, input, axis);
     if (onnx_axis_is_fixed(a))
         return a->value;
-    int64_t value = value_given(options, input, axis);
-    if (value < 0 && options->batch > 0 && counts_instances(model, input, axis))
+    int64_t value = given && given->value != ONNX_INSTANCES ? given->value : -1;
+    if (value < 0 && options->batch > 0 && counting_of(model, options, input, axis) != COUNTS_NOT)
         value = options->batch;
     /* A 0 without a name is a tensor without elements, which is a legal input; with a name it is
      * "any". */
@@ -176,5 +193,6 @@ struct onnx_axis_info onnx_input_axis(const struct onnx_model *model, uint32_t i
     info.name = input->dims[axis].param;
     info.fixed = onnx_axis_is_fixed(&input->dims[axis]) ? input->dims[axis].value : -1;
     info.batch = counts_instances(model, input, axis);
+    info.named = info.batch && says_batch(info.name);
     return info;
 }

@@ -59,12 +59,12 @@ static void value_missing(struct mapper *m, const struct onnx_value_info *input,
     if (letter && *letter)
         map_invalid(m,
                     "input '%s': dimension %u ('%s') needs a value: give --dim %s=N, or several "
-                    "by --shape",
+                    "by --shape, or N there if it counts instances",
                     input->name, d, param, param);
     else
         map_invalid(m,
                     "input '%s': dimension %u needs a value: give --dim %s:%u=N, or several by "
-                    "--shape",
+                    "--shape, or N there if it counts instances",
                     input->name, d, input->name, d);
 }
 

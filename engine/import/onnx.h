@@ -77,6 +77,9 @@ struct onnx_options {
     int64_t batch;
     const struct onnx_dim *dims; /* values for the other symbolic dimensions */
     uint32_t n_dims;
+    /* `dims` say which dimensions count instances: beside those, only the ones that are called a
+     * batch do. */
+    bool said;
     const struct onnx_value *values;
     uint32_t n_values;
     struct ir_evaluator evaluator;
@@ -102,8 +105,11 @@ enum status onnx_open_memory(
 void onnx_close(
     struct onnx_model *model); /* graphs imported from it stay good: they hold a reference */
 
-/* Says whether some dimension of the inputs seems to count instances. */
-bool onnx_is_batched(const struct onnx_model *model);
+/* Whether some dimension of the inputs seems to count instances with these options: one that has no
+ * value by `dims`, or that is said to count them there. *named: it is called a batch, or is said to
+ * count them; otherwise it is merely the first dimension of an input. */
+bool onnx_is_batched(const struct onnx_model *model, const struct onnx_options *options,
+                     bool *named);
 
 /* Says whether the name seems to count instances: it has "batch" in it, or is that of an input's
  * first dimension, unless another one has "batch" in it and this one is also elsewhere. Any
@@ -118,7 +124,8 @@ const char *onnx_input_dim(const struct onnx_model *model, const char *input, ui
 struct onnx_axis_info {
     const char *name; /* NULL: it has none */
     int64_t fixed;    /* -1: it is symbolic */
-    bool batch;       /* it seems to count instances */
+    bool batch;       /* it seems to count instances, */
+    bool named;       /* because it is called a batch */
 };
 uint32_t onnx_n_inputs(const struct onnx_model *model);
 /* The input's name; *rank: UINT32_MAX if it has no shape. */

@@ -202,7 +202,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct error err;
     if (onnx_open_memory(data, size, &model, &err))
         return 0;
-    (void)onnx_is_batched(model);
+    bool named;
+    (void)onnx_is_batched(model, &(struct onnx_options){.batch = 1}, &named);
     for (uint32_t i = 0; i < model->graph.n_inputs; i++)
         (void)onnx_input_dim(model, model->graph.inputs[i].name, i);
     (void)onnx_input_dim(model, "?", 0);

@@ -102,6 +102,96 @@ class Axes(harness.Served):
             self.assertEqual(done.returncode, 0, done.stderr)
 
 
+# --- dimensions that nothing is called by ---
+
+def axis(number):
+    """An AttributeProto."""
+    return wire.field(5, wire.message((1, "axis"), (3, number), (20, 2)))
+
+
+def mixed(rows):
+    """y [rows,2]: a softmax over the rows."""
+    return harness.model([node("Softmax", ["x"], ["y"]) + axis(0)],
+                         [value("x", FLOAT, [rows, 2])], [value("y", FLOAT, [rows, 2])])
+
+
+def summed(steps, of_x, of_s):
+    """y [steps,B,2]: sums of x over the steps, and of s [2,B,2], which z [2,B,2] shows. What is
+    called None has no name."""
+    return harness.model(
+        [node("CumSum", ["x", "first"], ["sums"]), node("Slice", ["s", "from", "to"], ["one"]),
+         node("Add", ["sums", "one"], ["y"]), node("Neg", ["s"], ["z"])],
+        [value("x", FLOAT, [steps, of_x, 2]), value("s", FLOAT, [2, of_s, 2])],
+        [value("y", FLOAT, [steps, of_x, 2]), value("z", FLOAT, [2, of_s, 2])],
+        [harness.constant("first", harness.INT64, [], struct.pack("<q", 0)),
+         harness.constant("from", harness.INT64, [1], struct.pack("<q", 0)),
+         harness.constant("to", harness.INT64, [1], struct.pack("<q", 1))])
+
+
+class Places(harness.Served):
+    """A first dimension is no batch because it is open: what lies along it may be one request's.
+    And instances are found behind it."""
+
+    MODELS = {"rows": (mixed("rows"), {}),
+              "lengths": (mixed("rows"), {"shapes": ["x=1..8x2"], "profiles": ["rows=3,5"]}),
+              "given": (summed("T", "B", "?"), {"dims": ["T=3"], "batches": [1, 4]}),
+              "fixed": (summed(3, "?", "?"), {"batches": [1, 4]}),
+              "wished": (summed("T", "?", "?"), {"shapes": ["x=1..4xNx2"], "batches": [1, 4],
+                                                 "profiles": ["T=1,3,4"]})}
+
+    @classmethod
+    def setUpClass(cls):
+        folder, entries = harness.folder(), {}
+        for name, (model, wishes) in cls.MODELS.items():
+            (folder / f"{name}.onnx").write_bytes(model)
+            entries[name] = {"path": str(folder / f"{name}.onnx"), **wishes}
+        cls.server = harness.Server(entries, config={"workers": 1, "max_delay_us": 5000},
+                                    arguments=["--http", "127.0.0.1:0"])
+
+    def test_rows_that_see_each_other_are_one_request(self):
+        self.assertEqual(self.server.shapes("rows")["x"], [1, 2])
+        self.assertEqual(self.server.shapes("lengths")["x"], [-1, 2])
+
+        def send(_):
+            with self.server.client() as client:
+                for rows in (3, 5, 3):
+                    reply = client.infer("lengths",
+                                         [("x", "FP32", [rows, 2], floats([1.0] * 2 * rows))])
+                    self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+                    for y in unpacked(reply.outputs()["y"][2]):
+                        self.assertAlmostEqual(y, 1 / rows, places=5)
+        harness.together(4, send)
+
+    def test_instances_are_found_behind_steps(self):
+        batches = []
+
+        def send(seed):
+            rng = random.Random(seed)
+            with self.server.client() as client:
+                for k in range(30):
+                    name = ("given", "fixed", "wished")[k // 10]
+                    steps = rng.choice((1, 3, 4)) if name == "wished" else 3
+                    batches.append(self.check_sums(client, rng, name, steps))
+        for name, steps in (("given", 3), ("fixed", 3), ("wished", -1)):
+            self.assertEqual(self.server.shapes(name), {"x": [steps, -1, 2], "s": [2, -1, 2],
+                                                        "y": [steps, -1, 2], "z": [2, -1, 2]})
+        harness.together(6, send)
+        self.assertGreater(max(batches), 2, "no two requests shared a batch")
+
+    def check_sums(self, client, rng, name, steps):
+        n = rng.randint(1, 2)
+        x = [rng.randrange(-9, 9) for _ in range(steps * n * 2)]
+        s = [rng.randrange(-9, 9) for _ in range(2 * n * 2)]
+        reply = client.infer(name, [("x", "FP32", [steps, n, 2], floats(x)),
+                                    ("s", "FP32", [2, n, 2], floats(s))])
+        self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+        row = 2 * n
+        wanted = [sum(x[i % row:i + 1:row]) + s[i % row] for i in range(steps * row)]
+        self.assertEqual(reply.outputs()["y"], ("FP32", [steps, n, 2], floats(wanted)))
+        self.assertEqual(reply.outputs()["z"], ("FP32", [2, n, 2], floats([-v for v in s])))
+        return reply.batch
+
+
 # --- beside onnxruntime ---
 
 def recurrent(path, of_h="batch", of_c="batch"):
@@ -217,6 +307,19 @@ class Wishes(unittest.TestCase):
         self.assertEqual(code, 1, said)
         self.assertIn("input 'a': dimension 1 needs a value: give --dim a:1=N", said)
         self.assertEqual(self.added("--dim", "a:1=3", "--dim", "b:1=3")[0], 0)
+
+    def test_a_model_without_instances_is_told_what_to_say(self):
+        def build(*options):
+            return self.build([node("Softmax", ["x"], ["y"]) + axis(0)],
+                              [value("x", FLOAT, ["rows", 2])],
+                              [value("y", FLOAT, ["rows", 2])], *options)
+        code, said = build("--batch", "1,2")
+        self.assertEqual(code, 1, said)
+        self.assertIn("softmax 'y' may mix what lies along it; if it counts instances, "
+                      "say --shape x=Nx*, and give a length a range", said)
+        for right in (("--shape", "x=Nx*", "--batch", "1,2"), ("--shape", "x=1..4x2")):
+            code, said = build(*right)
+            self.assertEqual(code, 0, said)
 
     def test_a_wish_must_not_contradict_the_model(self):
         for wish, word in (("a=NxN", "dimension 0 cannot count instances"),

@@ -235,6 +235,32 @@ static const struct claim claims[] = {
      "input x FP32[3,$,8]\ny, h, c = recurrent \"r\" (x, r FP32[8,2]) func=1 funcs=6,10,10 "
      "alphas=0,0,0 betas=0,0,0\noutput y\noutput h\noutput c\n",
      true, true, NULL},
+    {"elements that are picked in each row",
+     "input x FP32[$,4]\ninput i INT64[$,2]\ny = gather_elements \"y\" (x, i) axis=1\noutput y\n",
+     false, true, NULL},
+    {"elements that are picked along it",
+     "input x FP32[4,$]\ninput i INT64[4,$]\ny = gather_elements \"y\" (x, i) axis=1\noutput y\n",
+     false, false, NULL},
+    {"elements that are put into each row",
+     "input x FP32[$,4]\ninput i INT64[$,2]\ninput u FP32[$,2]\n"
+     "y = scatter_elements \"y\" (x, i, u) axis=1\noutput y\n",
+     false, true, NULL},
+    {"elements that are put along it",
+     "input x FP32[$,4]\ninput i INT64[$,4]\ninput u FP32[$,4]\n"
+     "y = scatter_elements \"y\" (x, i, u) axis=0\noutput y\n",
+     false, false, NULL},
+    {"places in each matrix",
+     "input x FP32[$,4,5]\ninput i INT64[$,3,1]\n"
+     "y = gather_nd \"y\" (x, i) batch_dims=1\noutput y\n",
+     false, true, NULL},
+    {"places in all matrices",
+     "input x FP32[$,4,5]\ninput i INT64[$,3,1]\ny = gather_nd \"y\" (x, i)\noutput y\n", false,
+     false, NULL},
+    {"places that are the requests' own, in what all share",
+     "input i INT64[$,3,1]\ny = gather_nd \"y\" (x FP32[4,5], i)\noutput y\n", false, true, NULL},
+    {"one of many",
+     "input i INT64[2,$]\ny = one_hot \"y\" (i, v FP32[2]) axis=1 depth=4\noutput y\n", true, true,
+     NULL},
     {"other layers at another size", "input x FP32[2,$]\ny = unary \"y\" (x) func=tanh\noutput y\n",
      true, true, NULL},
 };

@@ -168,16 +168,44 @@ static void symbols_are_bound_by_name(void **state)
     release(&r);
 }
 
-static bool is_batched(const struct wire *graph)
+static bool is_batched_with(const struct wire *graph, const struct onnx_options *options,
+                            bool *named)
 {
     struct onnx_model *opened = NULL;
     struct wire model;
     struct error err;
     wire_model(&model, graph, 13);
     assert_int_equal(onnx_open_memory(model.data, model.n, &opened, &err), STATUS_OK);
-    bool batched = onnx_is_batched(opened);
+    bool batched = onnx_is_batched(opened, options, named);
     onnx_close(opened);
     return batched;
+}
+
+static bool is_batched(const struct wire *graph)
+{
+    bool named;
+    return is_batched_with(graph, &(struct onnx_options){.batch = 1}, &named);
+}
+
+static void places_count_instances_unless_options_say_otherwise(void **state)
+{
+    static const struct onnx_dim given = {"x:0", 3}, said = {"x:0", ONNX_INSTANCES};
+    const struct {
+        struct onnx_options options;
+        bool batched, named;
+    } cases[] = {
+        {{.batch = 1}, true, false},
+        {{.batch = 1, .dims = &given, .n_dims = 1}, false, false},
+        {{.batch = 1, .said = true}, false, false},
+        {{.batch = 1, .said = true, .dims = &said, .n_dims = 1}, true, true},
+    };
+    struct wire open = relu_of(2, symbolic);
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        bool named;
+        assert_int_equal(is_batched_with(&open, &cases[i].options, &named), cases[i].batched);
+        assert_int_equal(named, cases[i].named);
+    }
 }
 
 static void batched_means_that_some_dimension_counts_instances(void **state)
@@ -720,6 +748,7 @@ int main(void)
         cmocka_unit_test(the_first_dimension_is_the_batch),
         cmocka_unit_test(symbols_are_bound_by_name),
         cmocka_unit_test(batched_means_that_some_dimension_counts_instances),
+        cmocka_unit_test(places_count_instances_unless_options_say_otherwise),
         cmocka_unit_test(refusals_name_op_node_and_opset),
         cmocka_unit_test(nodes_are_put_in_order),
         cmocka_unit_test(a_cycle_is_refused_by_a_node_of_it),
