@@ -628,6 +628,8 @@ enum status onnx_compute(struct onnx_model *model, const struct onnx_computing *
     take_known(&m, outputs);
     map_scope_free(&m, &names);
     map_tables_free(&m);
+    if (m.status == STATUS_UNIMPLEMENTED) /* the same model was fine with other values */
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s", why.text);
     if (m.status)
         return error_copy(err, &why);
     *memory = STEAL(graph);

@@ -112,7 +112,21 @@ void map_size_of(struct mapper *m)
     map_out(m, 0, emit_reshape(m, emit_int_list(m, 1, &n), &(struct shape){.rank = 0}));
 }
 
-enum { RANGE_MAX = 1 << 20 };
+enum { RANGE_MAX = 1 << 20 }; /* in a plan; what a request computes has its memory's limit */
+
+/* Whether there may be so many values. */
+static bool range_fits(struct mapper *m, double n)
+{
+    if (n <= RANGE_MAX || (m->computes && n <= (double)m->fold_budget))
+        return true;
+    if (isnan(n))
+        map_invalid(m, "from and to where there is no number");
+    else if (m->computes)
+        map_spent(m);
+    else
+        map_refuse(m, "%.0f values, the limit is %d", n, RANGE_MAX);
+    return false;
+}
 
 /* The length of the range, counted as numpy's arange does. */
 static int64_t range_count(struct mapper *m, bool whole, const double *f, const int64_t *i)
@@ -121,9 +135,7 @@ static int64_t range_count(struct mapper *m, bool whole, const double *f, const 
         whole ? ceil(((double)i[1] - (double)i[0]) / (double)i[2]) : ceil((f[1] - f[0]) / f[2]);
     if (whole ? i[2] == 0 : !(f[2] < 0 || f[2] > 0))
         map_invalid(m, "a step of 0");
-    else if (!(n <= RANGE_MAX))
-        map_refuse(m, "%.0f values, the limit is %d", n, RANGE_MAX);
-    return map_failed(m) || n < 0 ? 0 : (int64_t)n;
+    return map_failed(m) || !range_fits(m, n) || n < 0 ? 0 : (int64_t)n;
 }
 
 static void range_fill(void *to, enum dtype dtype, int64_t n, const double *f, const int64_t *i)
@@ -207,8 +219,10 @@ void map_window(struct mapper *m)
     int64_t n = map_known_int(m, map_in(m, 0));
     bool periodic = map_attr_int(m, "periodic", 1) != 0;
     enum dtype dtype = onnx_dtype(map_attr_int(m, "output_datatype", ONNX_FLOAT));
-    if (n < 1 || n > RANGE_MAX)
+    if (n < 1)
         map_refuse(m, "%lld values, expected 1 to %d", (long long)n, RANGE_MAX);
+    else if (!map_failed(m))
+        range_fits(m, (double)n);
     if (dtype != DTYPE_F32 && dtype != DTYPE_F64)
         map_refuse(m, "of %s", dtype_name(dtype));
     if (map_failed(m))
