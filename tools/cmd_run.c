@@ -112,14 +112,16 @@ static void guess_dim(struct guess *g, const char *input, uint32_t axis,
     dims->list[dims->n++] = text;
 }
 
-static void guess_dims(struct guess *g, const struct onnx_model *model, const char *input,
-                       const struct shape *shape)
+/* `alone`: no dimension counts instances. */
+static void guess_dims(struct guess *g, const struct onnx_model *model, bool alone,
+                       const char *input, const struct shape *shape)
 {
     uint32_t rank, index = 0;
     while (index < onnx_n_inputs(model) && strcmp(onnx_input(model, index, &rank), input) != 0)
         index++;
     for (uint32_t axis = 0; axis < shape->rank; axis++) {
         struct onnx_axis_info info = onnx_input_axis(model, index, axis);
+        info.batch = info.batch && !alone;
         if (info.batch && shape->dim[axis] > 0 && g->batch == 0)
             g->batch = (uint32_t)MIN(shape->dim[axis], 32);
         else if (!info.batch && info.fixed < 0 && index < onnx_n_inputs(model))
@@ -127,7 +129,7 @@ static void guess_dims(struct guess *g, const struct onnx_model *model, const ch
     }
 }
 
-static void guess_all(struct guess *g, const struct run_args *args, const char *path)
+static void guess_all(struct guess *g, const struct run_args *args, const char *path, bool alone)
 {
     struct onnx_model *model = NULL;
     g->args = args->model;
@@ -143,20 +145,22 @@ static void guess_all(struct guess *g, const struct run_args *args, const char *
             continue;
         free(t.data);
         if (model && !args->model.shapes.n)
-            guess_dims(g, model, name, &t.shape);
+            guess_dims(g, model, alone, name, &t.shape);
     }
     onnx_close(model);
 }
 
-/* A model that is built on the fly gets a second try: it may turn out not to be batched. */
+/* A model that is built on the fly gets a second try: it may turn out not to be batched. Then what
+ * looked like a batch is a size as any other. */
 static enum status open_model(struct run *r, const char *path, struct error *err)
 {
-    struct guess g;
-    guess_all(&g, r->args, path);
+    struct guess g = {.batch = 0};
+    guess_all(&g, r->args, path, false);
     r->of_plan = model_is_plan(path);
     struct arg_u32s batches = {.n = 1, .list = {g.batch ? g.batch : 1}};
     enum status status = model_open(&r->model, path, &g.args, &batches, err);
     if (status == STATUS_INVALID_ARGUMENT && batches.list[0] > 1 && !r->args->batch) {
+        guess_all(&g, r->args, path, true);
         batches.list[0] = 1;
         status = model_open(&r->model, path, &g.args, &batches, err);
     }

@@ -321,6 +321,20 @@ class Wishes(unittest.TestCase):
             code, said = build(*right)
             self.assertEqual(code, 0, said)
 
+    def test_a_model_without_instances_runs_at_the_sizes_of_its_inputs(self):
+        folder, rows = harness.folder(), 3
+        head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, 2), }}".encode()
+        (folder / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) +
+                                       head.ljust(117) + b"\n" + floats([2.0] * 2 * rows))
+        (folder / "mixed.onnx").write_bytes(mixed("rows"))
+        done = subprocess.run(
+            [harness.INFERCTL, "run", folder / "mixed.onnx", "--input", f"x={folder / 'x.npy'}",
+             "--output", folder], capture_output=True, text=True, timeout=harness.PATIENCE,
+            check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for y in unpacked((folder / "y.npy").read_bytes()[-8 * rows:]):
+            self.assertAlmostEqual(y, 1 / rows, places=5)
+
     def test_a_wish_must_not_contradict_the_model(self):
         for wish, word in (("a=NxN", "dimension 0 cannot count instances"),
                            ("a=2x3..N", "the form is")):
