@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "engine/build/instances.h"
 #include "engine/build/pads.h"
+#include "engine/build/points.h"
 #include "engine/build/tails.h"
 #include "engine/build/ties.h"
 #include "engine/build/widen.h"
@@ -735,6 +736,7 @@ static enum status fill_plan(struct builder *b, struct error *err)
         TRY(find_space(b->model, wished, true, b->arena, &b->space, &b->own, err));
     plan->batched = b->instances.batched;
     TRY(choose_batches(b, batches, &n, err));
+    TRY(build_points_keep(b->model, b->options, batches[0], &b->space, err));
     TRY(make_guard(b, err));
     TRY(build_profiles(b, batches, n, err));
     build_tails_give(b->tails);

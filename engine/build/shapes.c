@@ -464,6 +464,29 @@ void build_space_set(struct build_space *space, const int64_t *values)
             space->dims[i].value = values[space->free_of[i] - 1];
 }
 
+void build_space_tie(struct build_space *space, uint32_t one, uint32_t other)
+{
+    uint32_t behind = space->n_free - other - 1, kept = 1;
+    memmove(&space->free[other], &space->free[other + 1], behind * sizeof(space->free[0]));
+    space->n_free--;
+    for (uint32_t i = 0; i < space->n_dims; i++)
+        if (space->free_of[i] == other + 1)
+            space->free_of[i] = (uint8_t)(one + 1);
+        else if (space->free_of[i] > other)
+            space->free_of[i]--;
+    for (uint32_t p = 0; p < space->n_points; p++) {
+        int64_t *values = space->points[p];
+        memmove(&values[other], &values[other + 1], behind * sizeof(*values));
+        values[space->n_free] = 0;
+    }
+    qsort(space->points, space->n_points, sizeof(*space->points), by_product);
+    for (uint32_t p = 1; p < space->n_points; p++)
+        if (memcmp(space->points[p], space->points[kept - 1], sizeof(*space->points)) != 0)
+            memmove(space->points[kept++], space->points[p], sizeof(*space->points));
+    space->n_points = kept;
+    build_space_set(space, space->points[kept - 1]);
+}
+
 uint32_t build_space_free(const struct build_space *space, const char *input, uint32_t axis)
 {
     char text[16];

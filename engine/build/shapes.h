@@ -71,6 +71,10 @@ enum status build_space_find(const struct onnx_model *model, const struct build_
 /* Gives the imports' dimensions these values of the free ones. */
 void build_space_set(struct build_space *space, const int64_t *values);
 
+/* Makes one free dimension of two with equal ranges: `other` gets the sizes of `one`, which comes
+ * before it. */
+void build_space_tie(struct build_space *space, uint32_t one, uint32_t other);
+
 /* Whether a dimension's name has a letter or a digit, and so names one dimension. NULL: no. */
 bool build_names_much(const char *name);
 

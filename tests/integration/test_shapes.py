@@ -33,6 +33,22 @@ def model(batch="N"):
         [value("y", FLOAT, [batch, "seq", 2]), value("w", FLOAT, [batch, "seq", 2])])
 
 
+def paired():
+    """y = x + z, whose second dimensions have two names."""
+    return harness.model([node("Add", ["x", "z"], ["y"])],
+                         [value("x", FLOAT, ["N", "a"]), value("z", FLOAT, ["N", "b"])],
+                         [value("y", FLOAT, ["N", "a"])])
+
+
+def sums():
+    """y = x and z, one behind the other, plus m, which is as long."""
+    return harness.model(
+        [node("Concat", ["x", "z"], ["both"]) + wire.field(
+            5, wire.message((1, "axis"), (3, 1), (20, 2))), node("Add", ["both", "m"], ["y"])],
+        [value("x", FLOAT, [1, "old"]), value("z", FLOAT, [1, "new"]),
+         value("m", FLOAT, [1, "all"])], [value("y", FLOAT, [1, "all"])])
+
+
 def scaled():
     """y = x * s, where s is an input without dimensions."""
     return harness.model(
@@ -63,12 +79,19 @@ class Shapes(harness.Served):
         (folder / "seq.onnx").write_bytes(model())
         (folder / "mixed.onnx").write_bytes(mixed())
         (folder / "scaled.onnx").write_bytes(scaled())
+        (folder / "paired.onnx").write_bytes(paired())
+        (folder / "sums.onnx").write_bytes(sums())
         at = str(folder / "seq.onnx")
         cls.server = harness.Server(
             {"seq": {"path": at, "shapes": ["x=1..4x2..20x2"],
                      "profiles": ["seq=" + ",".join(map(str, SIZES))]},
              "mixed": {"path": str(folder / "mixed.onnx"), "shapes": ["x=1..2x2x2..20"],
                        "profiles": ["seq=3,20"]},
+             "paired": {"path": str(folder / "paired.onnx"), "batches": [1, 2],
+                        "shapes": ["x=*x2..20", "z=*x2..20"], "profiles": ["a=3,20"]},
+             "sums": {"path": str(folder / "sums.onnx"),
+                      "shapes": ["x=1x2..4", "z=1x2..4", "m=1x4..6"],
+                      "profiles": ["old=2,4", "new=2,4", "all=4,6"]},
              "fixed": {"path": at, "dims": ["seq=5"], "batches": [1, 2]},
              "scaled": {"path": str(folder / "scaled.onnx"), "values": ["s=7"]}},
             config={"workers": 2, "max_delay_us": 2000}, arguments=["--http", "127.0.0.1:0"])
@@ -103,6 +126,31 @@ class Shapes(harness.Served):
         harness.together(8, send)
         self.assertEqual(len(batches), 1000)
         self.assertLessEqual(max(batches), 4)
+
+    def test_dimensions_of_two_names_may_be_one(self):
+        def given(x, z):
+            return [("x", "FP32", [2, x], floats(range(2 * x))),
+                    ("z", "FP32", [2, z], floats(range(2 * z)))]
+        with self.server.client() as client:
+            for size in (3, 20, 7):
+                reply = client.infer("paired", given(size, size))
+                self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+                self.assertEqual(reply.outputs()["y"], (
+                    "FP32", [2, size], floats([2 * v for v in range(2 * size)])))
+        self.refused(given(3, 20), wire.INVALID_ARGUMENT, "'z'", "20", "3 elsewhere", to="paired")
+
+    def test_what_the_model_cannot_have_is_left_out(self):
+        """Sizes of `all` are the sums of `old` and `new`."""
+        def given(old, new, every):
+            return [(k, "FP32", [1, n], floats([1.0] * n))
+                    for k, n in (("x", old), ("z", new), ("m", every))]
+        with self.server.client() as client:
+            for old, new in ((2, 2), (4, 2), (2, 4)):
+                reply = client.infer("sums", given(old, new, old + new))
+                self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+                self.assertEqual(reply.outputs()["y"], ("FP32", [1, old + new],
+                                                        floats([2.0] * (old + new))))
+        self.refused(given(4, 4, 6), FAILED_PRECONDITION, "old=4", "new=4", "all=6", to="sums")
 
     def test_one_size_by_dims(self):
         rng = random.Random(1)

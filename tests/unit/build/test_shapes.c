@@ -168,9 +168,7 @@ static void points_become_profiles(void **state UNUSED)
     options.n_shapes = 2;
     options.sizes = sizes;
     options.n_sizes = 2;
-    /* 4 and 8 cannot be added: the points are wrong, and that is an error of the model's. */
-    assert_int_equal(build_plan(model, &options, &plan, &err), STATUS_INVALID_ARGUMENT);
-    assert_int_equal(build_sizes_parse("x:1=8", &sizes[0], &err), STATUS_OK);
+    /* 4 and 8 cannot be added, so that point is left out; 1 and 8 could be. */
     if (build_plan(model, &options, &plan, &err))
         fail_msg("%s", err.text);
     assert_int_equal(plan->n_free, 2);
@@ -179,6 +177,44 @@ static void points_become_profiles(void **state UNUSED)
     assert_int_equal(plan->inputs[1].shape.dim[1], -1);
     assert_int_equal(plan->input_axes[1].free[1], 2);
     assert_int_equal(plan_check(plan, &err), STATUS_OK);
+    plan_free(plan);
+    /* If all points are wrong, that is an error of the model's. */
+    assert_int_equal(build_sizes_parse("x:1=4", &sizes[0], &err), STATUS_OK);
+    assert_int_equal(build_plan(model, &options, &plan, &err), STATUS_INVALID_ARGUMENT);
+    onnx_close(model);
+    engine_device_close(options.device);
+}
+
+/* From 2 on they are one: there is a point for each size of the first, and it is padded. */
+static void dimensions_that_cannot_differ_are_one(void **state UNUSED)
+{
+    struct build_range ranges[2];
+    struct build_sizes sizes;
+    struct device_options cpu = {.threads = 1, .reference_only = true};
+    struct build_options options = {.evaluator = {.eval = cpu_eval_node}, .no_timing = true};
+    struct wire bytes;
+    struct onnx_model *model = model_open(&bytes);
+    struct plan *plan;
+    struct error err;
+    assert_int_equal(build_range_parse("x=1..2x2..8x4", &ranges[0], &err), STATUS_OK);
+    assert_int_equal(build_range_parse("z=1..2x2..8x4", &ranges[1], &err), STATUS_OK);
+    assert_int_equal(build_sizes_parse("x:1=8,3", &sizes, &err), STATUS_OK);
+    assert_int_equal(engine_device_open("cpu", &cpu, &options.device, &err), STATUS_OK);
+    options.shapes = ranges;
+    options.n_shapes = 2;
+    options.sizes = &sizes;
+    options.n_sizes = 1;
+    if (build_plan(model, &options, &plan, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(plan->n_free, 1);
+    assert_string_equal(plan->free[0].name, "x:1");
+    assert_true(plan->free[0].pads);
+    assert_int_equal(plan->n_profiles, 4);
+    assert_int_equal(plan->profiles[0].values[0], 3);
+    assert_int_equal(plan->profiles[3].values[0], 8);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(plan->input_axes[i].free[1], 1);
+    assert_int_equal(plan->output_axes[0].free[1], 1);
     plan_free(plan);
     onnx_close(model);
     engine_device_close(options.device);
@@ -340,6 +376,7 @@ int main(void)
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(sizes_are_powers_of_two_up_to_the_most),
         cmocka_unit_test(points_become_profiles),
+        cmocka_unit_test(dimensions_that_cannot_differ_are_one),
         cmocka_unit_test(a_plan_file_keeps_its_points),
         cmocka_unit_test(bent_points_are_refused),
     };
