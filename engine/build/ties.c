@@ -8,7 +8,16 @@
 
 #include "engine/build/instances.h"
 
-enum { TIES_MAX = 4 }; /* each set of them is tried */
+enum {
+    CANDIDATES_MAX = 64,
+    GROUPS_MAX = 4, /* each set of them is tried */
+};
+
+/* Which dimension of what shape a candidate is: those that are alike are tried together. */
+struct likeness {
+    uint32_t rank, axis;
+    int64_t sizes[SHAPE_MAX_RANK]; /* -1: open */
+};
 
 struct finding {
     struct onnx_model *model;
@@ -17,6 +26,9 @@ struct finding {
     bool alone; /* nothing but the candidates may count instances */
     struct onnx_dim *dims;
     uint32_t first, n; /* where the candidates are among these */
+    uint32_t n_groups;
+    struct likeness groups[GROUPS_MAX];
+    uint8_t group[CANDIDATES_MAX];
     struct arena *arena;
 };
 
@@ -42,18 +54,41 @@ static bool counts(const struct finding *f, const struct onnx_axis_info *info)
     return f->quiet.said ? info->named : info->batch;
 }
 
-/* Adds an open dimension, or all of its name. False: there are too many, or there is no memory. */
-static bool candidate_add(struct finding *f, const char *input, uint32_t axis,
-                          const struct onnx_axis_info *info)
+static bool is_like(const struct likeness *a, const struct likeness *b)
 {
+    return a->rank == b->rank && a->axis == b->axis &&
+           memcmp(a->sizes, b->sizes, a->rank * sizeof(a->sizes[0])) == 0;
+}
+
+/* The group of a dimension of the input numbered `index`; GROUPS_MAX: there are too many. */
+static uint32_t group_of(struct finding *f, uint32_t index, uint32_t rank, uint32_t axis)
+{
+    struct likeness like = {.rank = rank, .axis = axis};
+    uint32_t g = 0;
+    for (uint32_t d = 0; d < rank; d++)
+        like.sizes[d] = onnx_input_axis(f->model, index, d).fixed;
+    while (g < f->n_groups && !is_like(&f->groups[g], &like))
+        g++;
+    if (g == f->n_groups && g < GROUPS_MAX)
+        f->groups[f->n_groups++] = like;
+    return g;
+}
+
+/* Adds an open dimension, or all of its name. False: there are too many, or there is no memory. */
+static bool candidate_add(struct finding *f, uint32_t index, uint32_t rank, uint32_t axis)
+{
+    const char *input = onnx_input(f->model, index, &rank);
+    const struct onnx_axis_info info = onnx_input_axis(f->model, index, axis);
     char *text = arena_printf(f->arena, "%.*s:%u", INT_MAX, input, axis);
     if (!text)
         return false;
-    if (info->fixed >= 0 || counts(f, info) || is_given(&f->quiet, info->name, text))
+    if (info.fixed >= 0 || counts(f, &info) || is_given(&f->quiet, info.name, text))
         return true;
-    if (f->n == TIES_MAX)
+    uint32_t group = group_of(f, index, rank, axis);
+    if (f->n == CANDIDATES_MAX || group == GROUPS_MAX)
         return false;
-    const char *name = build_names_much(info->name) ? info->name : text;
+    const char *name = build_names_much(info.name) ? info.name : text;
+    f->group[f->n] = (uint8_t)group;
     f->dims[f->first + f->n++] = (struct onnx_dim){name, ONNX_INSTANCES};
     f->quiet.n_dims = f->first + f->n;
     return true;
@@ -64,12 +99,13 @@ static bool candidates_list(struct finding *f)
     for (uint32_t i = 0; i < onnx_n_inputs(f->model); i++) {
         uint32_t rank;
         const char *input = onnx_input(f->model, i, &rank);
-        for (uint32_t d = 0; rank <= SHAPE_MAX_RANK && d < rank; d++) {
-            struct onnx_axis_info info = onnx_input_axis(f->model, i, d);
-            if (!is_valued(&f->quiet, input) && !candidate_add(f, input, d, &info))
+        for (uint32_t d = 0; rank <= SHAPE_MAX_RANK && d < rank; d++)
+            if (!is_valued(&f->quiet, input) && !candidate_add(f, i, rank, d))
                 return false;
-        }
     }
+    for (uint32_t i = 0; f->n <= GROUPS_MAX && i < f->n; i++)
+        f->group[i] = (uint8_t)i; /* there are few: each for itself */
+    f->n_groups = f->n <= GROUPS_MAX ? f->n : f->n_groups;
     return f->n > 0;
 }
 
@@ -83,8 +119,8 @@ static enum status try(struct finding *f, uint32_t batch, bool *fits, struct err
     return status == STATUS_RESOURCE_EXHAUSTED ? status : STATUS_OK;
 }
 
-/* Whether all candidates may count instances, and no set of them may have another size: two may be
- * tied to each other alone. If there is nothing else that counts instances, all of them together
+/* Whether all candidates may count instances, and no set of groups may have another size: two may
+ * be tied to each other alone. If there is nothing else that counts instances, all of them together
  * may, since that is what they do. */
 static enum status prove(struct finding *f, bool *proven, struct error *err)
 {
@@ -96,12 +132,12 @@ static enum status prove(struct finding *f, bool *proven, struct error *err)
     *proven = true;
     for (uint32_t batch = 1; batch <= 3 && *proven; batch++)
         TRY(try(f, batch, proven, err));
-    uint32_t sets = (1U << f->n) - (f->alone ? 1 : 0);
+    uint32_t sets = (1U << f->n_groups) - (f->alone ? 1 : 0);
     for (uint32_t set = 1; set < sets && *proven; set++)
         for (size_t k = 0; k < ARRAY_LEN(others) && *proven; k++) {
             bool fits = true;
             for (uint32_t i = 0; i < f->n; i++)
-                candidates[i].value = set >> i & 1 ? others[k].size : ONNX_INSTANCES;
+                candidates[i].value = set >> f->group[i] & 1 ? others[k].size : ONNX_INSTANCES;
             TRY(try(f, others[k].batch, &fits, err));
             *proven = !fits;
         }
@@ -110,8 +146,8 @@ static enum status prove(struct finding *f, bool *proven, struct error *err)
     return STATUS_OK;
 }
 
-/* The first dimensions do not count instances, or the caller gives them sizes: whether the
- * candidates keep instances apart. */
+/* Where nothing else counts instances, or candidates were tried together: whether the candidates
+ * keep instances apart. */
 static enum status prove_batched(struct finding *f, bool *proven, struct error *err)
 {
     struct build_instances found;
@@ -129,9 +165,9 @@ enum status build_ties_find(struct onnx_model *model, struct build_options *opti
     struct finding f = {.model = model, .quiet = *options, .first = space->n_dims, .arena = arena};
     bool proven = false;
     bool named;
-    f.alone = f.quiet.guessed = !build_looks_batched(model, options, &named);
-    f.dims = arena_array(arena, space->n_dims + TIES_MAX, sizeof(*f.dims));
-    uint8_t *free_of = arena_array(arena, space->n_dims + TIES_MAX, 1);
+    f.alone = !build_looks_batched(model, options, &named);
+    f.dims = arena_array(arena, space->n_dims + CANDIDATES_MAX, sizeof(*f.dims));
+    uint8_t *free_of = arena_array(arena, space->n_dims + CANDIDATES_MAX, 1);
     if (!f.dims || !free_of)
         return error_no_memory(err, "the builder");
     memcpy(f.dims, space->dims, space->n_dims * sizeof(*f.dims));
@@ -141,7 +177,8 @@ enum status build_ties_find(struct onnx_model *model, struct build_options *opti
     if (!candidates_list(&f))
         return STATUS_OK;
     TRY(prove(&f, &proven, err));
-    if (proven && f.alone)
+    f.quiet.guessed = f.alone || f.n > f.n_groups;
+    if (proven && f.quiet.guessed)
         TRY(prove_batched(&f, &proven, err));
     if (!proven)
         return STATUS_OK;
@@ -151,7 +188,7 @@ enum status build_ties_find(struct onnx_model *model, struct build_options *opti
     space->dims = f.dims;
     space->free_of = free_of;
     options->dims = f.dims;
-    options->guessed = f.alone;
+    options->guessed = f.quiet.guessed;
     space->n_dims = options->n_dims = f.first + f.n;
     return STATUS_OK;
 }

@@ -4,7 +4,8 @@
  * recurrent models, say, beside inputs that are named. They are as many as there are instances if
  * the model can be imported so, and in no other way: then a size of their own does not fit. If no
  * other dimension counts instances, it must also be shown that they keep these apart: [T,B,C] whose
- * T has a size, say.
+ * T has a size, say. So it is where there are many, of which those of equal shapes are tried
+ * together.
  */
 #ifndef INFERD_ENGINE_BUILD_TIES_H
 #define INFERD_ENGINE_BUILD_TIES_H

@@ -128,12 +128,25 @@ def summed(steps, of_x, of_s):
          harness.constant("to", harness.INT64, [1], struct.pack("<q", 1))])
 
 
+def layered():
+    """y [batch,2] = x and each of six states [1,?,2] added up, and what z makes of the last one."""
+    states = [f"s{k}" for k in range(6)]
+    return harness.model(
+        [node("Unsqueeze", ["x", "first"], ["sum0"])] +
+        [node("Add", [f"sum{k}", s], [f"sum{k + 1}"]) for k, s in enumerate(states)] +
+        [node("Squeeze", ["sum6", "first"], ["y"]), node("Neg", ["s5"], ["z"])],
+        [value("x", FLOAT, ["batch", 2]), *(value(s, FLOAT, [1, "?", 2]) for s in states)],
+        [value("y", FLOAT, ["batch", 2]), value("z", FLOAT, [1, "batch", 2])],
+        [harness.constant("first", harness.INT64, [1], struct.pack("<q", 0))])
+
+
 class Places(harness.Served):
     """A first dimension is no batch because it is open: what lies along it may be one request's.
     And instances are found behind it."""
 
     MODELS = {"rows": (mixed("rows"), {}),
               "lengths": (mixed("rows"), {"shapes": ["x=1..8x2"], "profiles": ["rows=3,5"]}),
+              "layered": (layered(), {"batches": [1, 4]}),
               "given": (summed("T", "B", "?"), {"dims": ["T=3"], "batches": [1, 4]}),
               "fixed": (summed(3, "?", "?"), {"batches": [1, 4]}),
               "wished": (summed("T", "?", "?"), {"shapes": ["x=1..4xNx2"], "batches": [1, 4],
@@ -177,6 +190,16 @@ class Places(harness.Served):
                                                         "y": [steps, -1, 2], "z": [2, -1, 2]})
         harness.together(6, send)
         self.assertGreater(max(batches), 2, "no two requests shared a batch")
+
+    def test_many_states_are_tied(self):
+        self.assertEqual(self.server.shapes("layered")["s3"], [1, -1, 2])
+        with self.server.client() as client:
+            reply = client.infer("layered", [("x", "FP32", [3, 2], floats(range(6)))] + [
+                (f"s{k}", "FP32", [1, 3, 2], floats([10.0 ** k] * 6)) for k in range(6)])
+        self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+        self.assertEqual(reply.outputs()["y"],
+                         ("FP32", [3, 2], floats([111111.0 + v for v in range(6)])))
+        self.assertEqual(reply.outputs()["z"], ("FP32", [1, 3, 2], floats([-1e5] * 6)))
 
     def check_sums(self, client, rng, name, steps):
         n = rng.randint(1, 2)
