@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of 16-bit floats by constant weights, and convolutions of one group, by our own kernel for
- * Hopper (kernels/cuda/matmul.cuh): with bias, residual and activation, the exact GELU among them,
- * in one launch. A node is read as cuBLASLt's families read it; a convolution's window is read by
- * tensor copies. Refused: loops around a product, and what is more than a bias, a residual and one
- * activation.
+ * Products of 16-bit floats by constant weights, and convolutions of one group, by our own kernel
+ * for Hopper (kernels/cuda/matmul.cuh): with bias, residual and activation, the exact GELU among
+ * them, in one launch. A node is read as cuBLASLt's families read it; a convolution's window is
+ * read by tensor copies. Refused: loops around a product, and what is more than a bias, a residual
+ * and one activation.
  *
  * The rows that divide the depth among blocks are always offered; the others only if the
  * environment has INFERD_OWN_MATMUL, since on an H200 cuBLASLt's were quicker wherever they were

@@ -12,9 +12,9 @@
  * x may be plain where it has few channels, as images that clients send as bytes: no reordering
  * comes before the first layer then. Behind the packed filters lie scales and bias, as fp32.
  *
- * Hopper has kernels of its own (kernels/cuda/tile.cuh) for one group, where y has 8 bits as well and
- * what follows the sums is at most a residual of 8 bits and limits. Their scales and bias are in
- * steps of y.
+ * Hopper has kernels of its own (kernels/cuda/tile.cuh) for one group, where y has 8 bits as well
+ * and what follows the sums is at most a residual of 8 bits and limits. Their scales and bias are
+ * in steps of y.
  */
 #include <math.h>
 #include <stdio.h>
@@ -242,8 +242,8 @@ static void lay_operands(const struct ir_graph *graph, const struct ir_node *nod
             memcpy(s->epilogue.step[i].operand.stride, s->y.stride, sizeof(s->y.stride));
 }
 
-/* `dtype` takes the place of F32; NONE: tensors have their types. `variant`: of a kernel for Hopper,
- * or 0. */
+/* `dtype` takes the place of F32; NONE: tensors have their types. `variant`: of a kernel for
+ * Hopper, or 0. */
 static bool scaled_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                         enum ir_layout layout, int32_t variant, struct scaled *out)
 {

@@ -114,15 +114,15 @@
       "parts whose rows are aligned, or with columns of zeros; FP32 at once")                      \
     F(25, OWN_MATMUL, own_matmul, "own matmul", "own",                                             \
       OP(MATMUL) | OP(CONV),                                                                       \
-      "16 bit on Hopper, constant weights of rank 2, rows of multiples of 8; convolutions of one "  \
-      "group, one or two spatial dimensions; bias, residual, Relu, both Gelus, swish inside; few "  \
-      "rows, or more if the environment has INFERD_OWN_MATMUL")                                     \
+      "16 bit on Hopper, constant weights of rank 2, rows of multiples of 8; convolutions of one " \
+      "group, one or two spatial dimensions; bias, residual, Relu, both Gelus, swish inside; few " \
+      "rows, or more if the environment has INFERD_OWN_MATMUL")                                    \
     F(26, OWN_SCALED, own_scaled, "own scaled", "own",                                             \
       OP(MATMUL) | OP(CONV),                                                                       \
       "INT8 and UINT8 by a scale, with zero points, and constant INT8 weights; groups, depthwise, "\
       "any number of channels, one to three spatial dimensions; depth to 65,536; operands of the " \
-      "output's shape, of its channels or of one number inside; on Hopper also by tensor copies: "  \
-      "one group, channels of multiples of 16, results of 8 bits, a sum with 8 bits and limits "    \
+      "output's shape, of its channels or of one number inside; on Hopper also by tensor copies: " \
+      "one group, channels of multiples of 16, results of 8 bits, a sum with 8 bits and limits "   \
       "inside")                                                                                    \
     F(27, OWN_MLP, own_mlp, "own mlp", "own",                                                      \
       OP(MLP),                                                                                     \

@@ -59,8 +59,8 @@ inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, si
 
 /* What kernel_launch_early launches may begin before the kernel in front of it has ended, whichever
  * that is: all its threads call grid_wait before they touch what other kernels write or read
- * (weights may be read before), and no thread leaves without it, so that a kernel's end means the end
- * of all before it. grid_go lets the next one begin as soon as there is room. */
+ * (weights may be read before), and no thread leaves without it, so that a kernel's end means the
+ * end of all before it. grid_go lets the next one begin as soon as there is room. */
 __device__ __forceinline__ void grid_wait(void)
 {
 #if !defined(INFERD_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -227,8 +227,8 @@ __device__ __forceinline__ void grid_fence(void)
 #endif
 }
 
-/* Launches a one-dimensional grid, in clusters of up to 8 blocks if `cluster` is more than 1. It may
- * begin early, as what kernel_launch_early launches. */
+/* Launches a one-dimensional grid, in clusters of up to 8 blocks if `cluster` is more than 1. It
+ * may begin early, as what kernel_launch_early launches. */
 template <class... P, class... A>
 inline cudaError_t hopper_launch(void (*kernel)(P...), unsigned blocks, int cluster,
                                  unsigned threads, size_t shared, const struct kernel_call *call,
@@ -303,9 +303,9 @@ __device__ __forceinline__ void tensor_load_4d(void *to, const CUtensorMap *map,
 #endif
 }
 
-/* Rows of pixels of an image [N, H, W, C] as a convolution reads them, by a map of hopper_map_images:
- * `pixel` is the first pixel's place (w, h, n) under the window's first tap, and (right, down) the
- * tap. Rows go on along W, H and N as the window does. */
+/* Rows of pixels of an image [N, H, W, C] as a convolution reads them, by a map of
+ * hopper_map_images: (w, h, n) is the first pixel's place under the window's first tap, and
+ * (right, down) the tap. Rows go on along W, H and N as the window does. */
 __device__ __forceinline__ void tensor_load_images(void *to, const CUtensorMap *map,
                                                    uint64_t *barrier, int c, int w, int h, int n,
                                                    int right, int down)

@@ -2,8 +2,8 @@
 /*
  * The first operand of a product on Hopper: rows of a matrix, or the pixels of images as a
  * convolution's window passes over them. A step is a line of depth, 128 or 64 bytes; images have
- * whole steps for each tap, whose last one tensor copies fill up with zeros, as they do what lies outside
- * of the image.
+ * whole steps for each tap, whose last one tensor copies fill up with zeros, as they do what lies
+ * outside of the image.
  */
 #ifndef INFERD_KERNELS_CUDA_HOPPER_WINDOW_CUH
 #define INFERD_KERNELS_CUDA_HOPPER_WINDOW_CUH

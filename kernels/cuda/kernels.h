@@ -266,9 +266,9 @@ struct kernel_edges {
 cudaError_t kernel_product_edges(const struct kernel_call *call, const struct kernel_edges *e,
                                  const void *x, const void *w, const void *bias, void *y);
 
-/* Dense images [N, H, W, C] as a convolution of one group reads them, for kernels on Hopper: rows of
- * a product are the output's pixels, and its depth is the window's taps with all channels of each.
- * Sides are of H, then of W; pad: begins. kernel[0] 0: no images. */
+/* Dense images [N, H, W, C] as a convolution of one group reads them, for kernels on Hopper: rows
+ * of a product are the output's pixels, and its depth is the window's taps with all channels of
+ * each. Sides are of H, then of W; pad: begins. kernel[0] 0: no images. */
 struct kernel_images {
     int64_t images, channels, in[2], out[2];
     int32_t kernel[2], stride[2], dilation[2], pad[2];
@@ -279,12 +279,12 @@ struct kernel_images {
 /* Variants, from 1 on: the rows of the table in matmul_table.cuh. They are for Hopper alone. */
 enum { KERNEL_MATMUL_VARIANTS = 16 };
 
-/* y = func(scale a b' + bias + residual), or func(scale a b' + bias) + residual if it is `late`.
- * a [rows, depth], residual and y [rows, cols] and bias [cols] are dense, of F16 or BF16; rows of a
+/* y = func(scale a b' + bias + residual), or func(scale a b' + bias) + residual if it is `late`. a
+ * [rows, depth], residual and y [rows, cols] and bias [cols] are dense, of F16 or BF16; rows of a
  * are whole 16 bytes, unless there is but one. func: IR_UNARY_IDENTITY, RELU, GELU, GELU_TANH, or
  * SWISH with `alpha`. The weights b are packed: column c of them is row kernel_matmul_packed_row(c)
- * of [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(p)]; the rest is 0. If a is images,
- * each tap has kernel_matmul_tap_depth numbers of a packed row. */
+ * of [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(p)]; the rest is 0. If a is
+ * images, each tap has kernel_matmul_tap_depth numbers of a packed row. */
 struct kernel_matmul {
     int64_t rows, cols, depth;
     struct kernel_images image; /* whose pixels are rows of a; rows of pixels are whole 16 bytes */
@@ -332,12 +332,12 @@ enum { KERNEL_TILE_VARIANTS = 12, KERNEL_TILE_ROOM = 256 };
  *     y = round(scale[c] sum(x w) + bias[c] + residual_step residual), not below `low`, not above
  *         `high`
  *
- * x [rows, depth] and residual and y [rows, cols] are dense, I8 or U8 each, x may be images; rows of
- * each are whole 16 bytes. What lies outside of an image is 0. Residual and y are counted from 128
- * if they are U8: so are bias, low and high. Weights, scale and bias are packed: column c of the
- * weights is row kernel_tile_row(v, c) of [kernel_tile_rows(cols), kernel_tile_depth(p, step)] (a tap
- * has kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale and bias are numbers kernel_tile_number(v, c) of
- * kernel_tile_rows(cols); all else is 0. */
+ * x [rows, depth] and residual and y [rows, cols] are dense, I8 or U8 each, x may be images; rows
+ * of each are whole 16 bytes. What lies outside of an image is 0. Residual and y are counted from
+ * 128 if they are U8: so are bias, low and high. Weights, scale and bias are packed: column c of
+ * the weights is row kernel_tile_row(v, c) of [kernel_tile_rows(cols), kernel_tile_depth(p, step)]
+ * (a tap has kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale and bias are
+ * numbers kernel_tile_number(v, c) of kernel_tile_rows(cols); all else is 0. */
 struct kernel_tile {
     int64_t rows, cols, depth;
     struct kernel_images image;
@@ -368,8 +368,9 @@ static inline int64_t kernel_tile_depth(const struct kernel_tile *p, int64_t ste
                         : (p->depth + 15) / 16 * 16;
 }
 
-/* Columns whose results lie side by side in a line of shared memory, 128 or 64. A quarter of them is
- * one thread's: numbers 2i and 2i + 1 of the quarter are its columns 8i .. 8i + 7 of a product. */
+/* Columns whose results lie side by side in a line of shared memory, 128 or 64. A quarter of them
+ * is one thread's: numbers 2i and 2i + 1 of the quarter are its columns 8i .. 8i + 7 of a product.
+ * */
 int64_t kernel_tile_line(int32_t variant);
 
 static inline int64_t kernel_tile_row(int32_t variant, int64_t column)

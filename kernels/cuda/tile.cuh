@@ -16,8 +16,8 @@
  *             results, the other multiplies. For little depth and many rows
  *
  * Packed weights give a thread neighbouring columns (kernel_tile_row), 32 or 16 bytes of a line.
- * Lines of 128 bytes are swizzled, so that the eight rows which a quarter of a warp writes at a time
- * lie in different banks.
+ * Lines of 128 bytes are swizzled, so that the eight rows which a quarter of a warp writes at a
+ * time lie in different banks.
  *
  * UINT8 is computed as INT8: q - 128 is q with its highest bit turned.
  */
