@@ -185,8 +185,7 @@ bool lt_steps_read(const struct ir_graph *graph, const struct ir_node *node, uin
 
 /* Whether a convolution of x by w does nothing but a product (lt_conv.c). */
 bool lt_is_pointwise(const struct ir_node *node, const struct shape *x, const struct shape *w);
-/* Reads a convolution of one group, whose rows of A are its windows (lt_conv.c); as lt_kind.read.
- * */
+/* Reads a convolution of one group, whose rows of A are its windows (lt_conv.c), as lt_kind's. */
 bool lt_conv_read_windows(const struct ir_graph *graph, const struct ir_node *node,
                           enum dtype dtype, bool exact, enum lt_order order,
                           struct lt_product *out);
