@@ -424,6 +424,59 @@ static inline int64_t kernel_mlp_at(uint32_t size, int64_t depth, int64_t width,
 int32_t kernel_mlp_rows(int32_t dtype, int32_t variant);
 cudaError_t kernel_mlp(const struct kernel_call *call, const struct kernel_mlp *m);
 
+/* --- stem.cu --- */
+
+enum { KERNEL_STEM_CHANNELS = 4, KERNEL_STEM_WINDOW = 8 };
+
+/* The first layer of an image network, on Hopper alone: a convolution at steps of 2 of images of
+ * one to four channels, and with `pool` the maximum over windows of 3x3 at steps of 2 behind it,
+ * padded by 1:
+ *
+ *     y = relu(conv(x, w) + bias)
+ *     y = round(scale[m] sum(x w) + bias[m]), not below `low`, not above `high`
+ *
+ * The former if y is F16 or BF16: x is of y's type, or U8, whose channel c counts as q + shift[c],
+ * and 0 outside of the image. The latter if y is I8 or U8: so is x, and `zero` outside of it.
+ * x is dense, [N, C, H, W], or [N, H, W, C] with `last`; y is dense, [N, H, W, filters], of an even
+ * number of filters. Sides are of H, then of W; out: of the convolution; pad: begins. Windows have
+ * up to 8 pixels a side, one less if their pad is odd.
+ *
+ * bias (NULL: none, for floats) and scale (not negative) have kernel_stem_filters numbers.
+ * kernel_stem_place is where the weight of a filter, a channel and a tap (r, s) lies among the
+ * kernel_stem_packed numbers of y's type, or of I8. What is beyond the filters is 0. */
+struct kernel_stem {
+    int64_t images, channels, filters, in[2], out[2];
+    int32_t kernel[2], pad[2];
+    int32_t x_dtype, y_dtype, zero;
+    bool last, pool, relu;
+    float shift[KERNEL_STEM_CHANNELS], low, high;
+    const void *x, *weights;
+    const float *bias, *scale;
+    void *y;
+};
+
+static inline int64_t kernel_stem_filters(int64_t filters)
+{
+    return (filters + 63) / 64 * 64;
+}
+
+/* Steps of depth, of 32 bytes, for each line of so many taps. */
+#ifdef __cplusplus
+constexpr
+#endif
+    static inline int
+    kernel_stem_steps(bool bytes, int taps, bool deep)
+{
+    return bytes ? taps / 2 : deep ? taps : taps == 4 ? 3 : 2;
+}
+
+/* Taps of cells of two pixels by two along each side, 2 or 4; 0: the window has too many. */
+int32_t kernel_stem_taps(const struct kernel_stem *p);
+int64_t kernel_stem_packed(const struct kernel_stem *p);
+int64_t kernel_stem_place(const struct kernel_stem *p, int64_t filter, int64_t channel, int64_t r,
+                          int64_t s);
+cudaError_t kernel_stem(const struct kernel_call *call, const struct kernel_stem *p);
+
 /* --- rows.cu --- */
 
 /* Softmax over `axis`, or its logarithm if `log` is set. */
