@@ -555,6 +555,7 @@ static const along_rule rules[IR_OP_COUNT_] = {
     [IR_OP_RECURRENT] = rule_recurrent,
     [IR_OP_SAMPLE] = rule_sample,
     [IR_OP_DET] = rule_det,
+    [IR_OP_CONV_POOL] = rule_instances,
     [IR_OP_QUANTIZE] = rule_quantise,
     [IR_OP_DEQUANTIZE] = rule_quantise,
 };

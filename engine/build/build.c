@@ -94,6 +94,25 @@ static void find_chains(const struct build_options *options, struct pass_context
         options->precision == PRECISION_F16 || options->precision == PRECISION_BF16;
 }
 
+static enum status note_taken(void *user, const struct tactic *tactic UNUSED,
+                              struct error *err UNUSED)
+{
+    *(bool *)user = true;
+    return STATUS_OK;
+}
+
+/* Whether the device has a tactic for the node. An error is none. */
+static bool device_takes(void *user, const struct ir_graph *graph, const struct ir_node *node)
+{
+    const struct build_options *options = user;
+    struct device *device = options->device;
+    struct error unread = {0};
+    bool taken = false;
+    return device->backend->candidates(device, graph, node, options->precision, note_taken, &taken,
+                                       &unread) == STATUS_OK &&
+           taken;
+}
+
 static enum status fuse_graph(struct ir_graph *graph, const struct build_options *options,
                               struct build_report *report, struct error *err)
 {
@@ -105,6 +124,9 @@ static enum status fuse_graph(struct ir_graph *graph, const struct build_options
         context.picks = options->device->backend->features & BACKEND_PICKS;
         context.joins = options->device->backend->features & BACKEND_JOINS;
         context.patches = options->device->backend->features & BACKEND_PATCHES;
+        context.stems = options->device->backend->features & BACKEND_STEMS;
+        context.takes = device_takes;
+        context.takes_user = (void *)(uintptr_t)options;
     }
     find_chains(options, &context);
     report->imported = graph->n_nodes;

@@ -66,6 +66,21 @@ static enum status run_conv(const struct call *c)
     return STATUS_OK;
 }
 
+static enum status run_conv_pool(const struct call *c)
+{
+    struct ref_window win;
+    int64_t out[2];
+    read_window(c, &c->in[1].shape.dim[2], &win);
+    for (uint32_t d = 0; d < 2; d++) {
+        int64_t room = c->in[0].shape.dim[2 + d] + win.pads[d] +
+                       ir_attr_at(c->node, IR_ATTR_PADS, 2 + d) -
+                       win.dilations[d] * (win.kernel[d] - 1) - 1;
+        out[d] = room / win.strides[d] + 1;
+    }
+    ref_conv_pool(&win, out, &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    return STATUS_OK;
+}
+
 static enum status run_deconv(const struct call *c)
 {
     struct ref_window win;

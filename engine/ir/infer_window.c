@@ -97,6 +97,40 @@ enum status infer_conv(const struct infer *in, struct ir_type *out, uint32_t *n_
     return STATUS_OK;
 }
 
+/* What the pool of CONV_POOL makes of a size. */
+static int64_t pooled(int64_t size)
+{
+    return (size - 1) / 2 + 1;
+}
+
+enum status infer_conv_pool(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);
+    const struct ir_tensor *bias = infer_input(in, 2);
+    enum dtype type = ir_tensor_type(weights);
+    struct window w = {0};
+    int64_t m = weights->shape.rank ? weights->shape.dim[0] : 0;
+    if (x->shape.rank != 4)
+        return infer_fail(in, "input has rank %u, not 4", x->shape.rank);
+    if ((ir_tensor_type(x) != type && ir_tensor_type(x) != DTYPE_U8) ||
+        (bias && ir_tensor_type(bias) != type))
+        return infer_fail(in, "input is %s, weights are %s", dtype_name(ir_tensor_type(x)),
+                          dtype_name(type));
+    TRY(read_window(in, x->shape.rank, &w));
+    TRY(kernel_of_weights(in, x, weights, &w));
+    TRY(check_groups(in, 1, x->shape.dim[1], weights->shape.dim[1], m));
+    TRY(infer_vector(in, 2, m));
+
+    infer_like_first(in, out, n_out);
+    out->dtype = type;
+    out->shape.dim[1] = m;
+    for (uint32_t i = 0; i < w.n; i++) {
+        TRY(slide(in, &w, i, x->shape.dim[i + 2], false, &out->shape.dim[i + 2]));
+        out->shape.dim[i + 2] = pooled(out->shape.dim[i + 2]);
+    }
+    return STATUS_OK;
+}
+
 enum status infer_deconv(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);

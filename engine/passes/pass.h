@@ -33,9 +33,14 @@ struct pass_context {
                                       may take in one kernel; 0: there is none for chains */
     bool chain_short;              /* that kernel stores FP32 in 16 bits */
     bool unsettled;                /* a pass before this one has changed the graph in this round */
-    const struct pass *pass;       /* the pass that runs */
-    uint32_t rewrites;             /* counted up by every rewrite */
-    uint64_t fold_work;            /* bytes touched by constant folding so far */
+    bool stems;                    /* the backend has kernels for IR_OP_CONV_POOL */
+    /* Says whether the device has a kernel of its own for a node, which may have no other one.
+     * NULL: it has one for every node. */
+    bool (*takes)(void *user, const struct ir_graph *graph, const struct ir_node *node);
+    void *takes_user;
+    const struct pass *pass; /* the pass that runs */
+    uint32_t rewrites;       /* counted up by every rewrite */
+    uint64_t fold_work;      /* bytes touched by constant folding so far */
     struct pass_tally tally[PASS_COUNT];
 };
 

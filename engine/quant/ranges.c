@@ -57,6 +57,8 @@ static void look_at_inputs(const struct ir_graph *g, const struct ir_node *node,
         uint32_t t = node->inputs[i];
         if (t == IR_NONE)
             continue;
+        if (i == data && !dtype_is_float(ir_tensor_type(ir_tensor(g, t))))
+            continue; /* CONV_POOL's bytes */
         if (i == data || (passes && (i >= own || is_light(node))))
             useful[t] = true;
         else if (i < own && !is_light(node) && data == IR_NONE)
@@ -304,12 +306,18 @@ static enum status finish_products(struct ranging *r)
         if (at == IR_NONE)
             continue;
         uint32_t data = node->inputs[at];
+        bool made = false;
+        if (!dtype_is_float(ir_tensor_type(ir_tensor(r->graph, data)))) { /* it is bytes already */
+            if (r->bytes != DTYPE_F8)
+                TRY(quant_weights_range(r->graph, i, DTYPE_I8, &made, r->err));
+            r->report->weights += made;
+            continue;
+        }
         if (ir_tensor(r->graph, data)->range == IR_NO_SCALE) {
             if (ir_op_has(node->op, IR_TRAIT_BYTES) && r->useful[data] && !r->keep[data])
                 note_missing(r, node, data);
             continue;
         }
-        bool made = false;
         enum dtype bytes = ir_scale(r->graph, ir_tensor(r->graph, data)->range)->dtype;
         TRY(quant_weights_range(r->graph, i, bytes, &made, r->err));
         r->report->weights += made;

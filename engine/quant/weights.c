@@ -13,10 +13,13 @@
 
 uint32_t quant_product_data(const struct ir_graph *g, const struct ir_node *node)
 {
-    if (!ir_op_has(node->op, IR_TRAIT_PRODUCT) || node->n_inputs < 2 ||
+    bool layer = node->op == IR_OP_CONV_POOL;
+    if ((!layer && !ir_op_has(node->op, IR_TRAIT_PRODUCT)) || node->n_inputs < 2 ||
         node->inputs[0] == IR_NONE || node->inputs[1] == IR_NONE)
         return IR_NONE;
     const struct ir_tensor *a = ir_tensor(g, node->inputs[0]), *b = ir_tensor(g, node->inputs[1]);
+    if (layer && ir_tensor_type(a) == DTYPE_U8)
+        return ir_tensor_is_constant(b) && !ir_tensor_is_constant(a) ? 0 : IR_NONE;
     if (ir_tensor_is_constant(a) == ir_tensor_is_constant(b) ||
         !dtype_is_float(ir_tensor_type(a)) || !dtype_is_float(ir_tensor_type(b)))
         return IR_NONE;

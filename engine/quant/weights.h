@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "engine/ir/ir.h"
 
-/* The input that holds the data, if the node multiplies floats by constant weights; else
- * IR_NONE. */
+/* The input that holds the data, if the node multiplies floats, or CONV_POOL's bytes, by constant
+ * weights; else IR_NONE. */
 uint32_t quant_product_data(const struct ir_graph *graph, const struct ir_node *node);
 
 /* Gives the weights of such a node a symmetric range, unless they have a range: of INT8, for each

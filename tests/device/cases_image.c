@@ -220,3 +220,21 @@ bool make_roi_pool(struct ir_graph *g, uint64_t *random)
            ir_attr_set_int(g, node, IR_ATTR_SIZE, PICK(random, 0, 2, 3)) &&
            ir_attr_set_int(g, node, IR_ATTR_COORD, chance(random, 50)) && finish(g, node);
 }
+
+/* First layers with their pool, of images that may be bytes, and windows that reach further on one
+ * side. */
+bool make_stem_pool(struct ir_graph *g, uint64_t *random)
+{
+    int64_t k = PICK(random, 3, 7, 7), c = PICK(random, 1, 3, 3, 4), m = PICK(random, 16, 40, 64);
+    int64_t pads[4] = {k / 2, k / 2, k / 2, chance(random, 15) ? 0 : k / 2}, strides[2] = {2, 2};
+    struct shape x = DIMS(between(random, 1, 3), c, between(random, 8, 24), between(random, 8, 24));
+    uint32_t in[3] = {
+        add_input(g, chance(random, 50) ? DTYPE_U8 : DTYPE_F32, x),
+        add_constant(g, random, DIMS(m, c, k, k), 1.7 / sqrt((double)(c * k * k))),
+        chance(random, 80) ? add_constant(g, random, DIMS(m), 0.5) : IR_NONE,
+    };
+    uint32_t node = ir_node_add(g, IR_OP_CONV_POOL, "stem", in[2] == IR_NONE ? 2 : 3, in);
+    return node != IR_NONE && ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&
+           ir_attr_set_ints(g, node, IR_ATTR_PADS, 4, pads) && finish(g, node) &&
+           (chance(random, 30) || add_unary(g, IR_UNARY_RELU, 0, 0));
+}

@@ -64,6 +64,8 @@ static const char *const cases[IR_OP_COUNT_] = {
     [IR_OP_DET] = "y = det \"n\" (x FP32[2,3,3])",
     [IR_OP_MLP] = "y = mlp \"n\" (x FP32[2,3], w FP32[8], b FP32[3]) widths=2,1 funcs=1,6 "
                   "alphas=0.0,0.0 betas=0.0,0.0",
+    [IR_OP_CONV_POOL] = "y = conv_pool \"n\" (x UINT8[1,1,4,4], w FP32[2,1,3,3]) strides=2,2 "
+                        "pads=1,1,1,1 then relu",
     [IR_OP_PLUGIN] = "y = plugin \"n\" (x FP32[2,3]) words=" SAMPLE_WORDS,
 };
 

@@ -207,6 +207,40 @@ static void chains_that_fit_are_taken(void **state)
     }
 }
 
+/* Nothing but our kernel for Hopper runs a convolution and its pool as one node, and that not in
+ * FP32: the pass that makes such nodes asks for candidates first. */
+static uint32_t count_pools(struct emulated *b, enum precision precision)
+{
+    uint32_t n = 0;
+    for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
+        if (strcmp(kind->name, "conv-pool") != 0)
+            continue;
+        struct ir_graph *graph = case_new(kind, 131);
+        struct list *list = calloc(1, sizeof(*list));
+        assert_non_null(graph);
+        assert_non_null(list);
+        assert_int_equal(backend_emulated.candidates(b->trial.device, graph, ir_node(graph, 0),
+                                                     precision, keep, list, NULL),
+                         STATUS_OK);
+        n += list->n;
+        free(list);
+        ir_graph_free(graph);
+    }
+    return n;
+}
+
+static void pools_on_hopper_alone(void **state)
+{
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
+    (void)state;
+    assert_int_equal(count_pools(&b, PRECISION_F16), 2); /* two layouts of the image */
+    assert_int_equal(count_pools(&b, PRECISION_BF16), 2);
+    assert_int_equal(count_pools(&b, PRECISION_F32), 0);
+    b.device.properties.major = 8;
+    assert_int_equal(count_pools(&b, PRECISION_F16), 0);
+}
+
 /* With two multiprocessors the directions of a layer follow one another. */
 static void recurrent_on_a_small_device(void **state)
 {
@@ -335,7 +369,7 @@ static void every_candidate_in_bytes(void **state)
         "conv-1x1", "conv-wide", "matmul-wide", "pool",  "unary", "binary",    "quantise",
         "reshape",  "transpose", "concat",      "slice", "pad",   "attention", "layer-norm"};
     static const char *const integers[] = {"conv-stem", "conv-depthwise", "conv-grouped",
-                                           "conv-line", "conv-odd"};
+                                           "conv-line", "conv-odd",       "conv-pool"};
     CLEANUP(emulated_deinit) struct emulated b;
     emulated_init(&b);
     (void)state;
@@ -635,12 +669,12 @@ int main(int argc, char **argv)
     only = argc > 1 ? argv[1] : NULL;
     seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_candidate),          cmocka_unit_test(recurrent_on_a_small_device),
-        cmocka_unit_test(every_candidate_in_bytes), cmocka_unit_test(every_reformat),
-        cmocka_unit_test(every_reformat_of_bytes),  cmocka_unit_test(stored_tactics_are_checked),
-        cmocka_unit_test(gather_raises_the_flag),   cmocka_unit_test(scatter_raises_the_flag),
-        cmocka_unit_test(windows_on_hopper),        cmocka_unit_test(products_by_request),
-        cmocka_unit_test(chains_that_fit_are_taken),
+        cmocka_unit_test(every_candidate),           cmocka_unit_test(recurrent_on_a_small_device),
+        cmocka_unit_test(every_candidate_in_bytes),  cmocka_unit_test(every_reformat),
+        cmocka_unit_test(every_reformat_of_bytes),   cmocka_unit_test(stored_tactics_are_checked),
+        cmocka_unit_test(gather_raises_the_flag),    cmocka_unit_test(scatter_raises_the_flag),
+        cmocka_unit_test(windows_on_hopper),         cmocka_unit_test(products_by_request),
+        cmocka_unit_test(chains_that_fit_are_taken), cmocka_unit_test(pools_on_hopper_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@ static void run_pass(const char *name, struct ir_graph *g, struct pass_context *
     ctx->attention = ctx->merge = ctx->tables = ctx->picks = ctx->joins = ctx->patches =
         strcmp(name, "*") != 0;
     ctx->chain_room = ctx->joins ? 227 << 10 : 0;
+    ctx->stems = strcmp(name, "*") != 0;
     if (strcmp(name, "*") == 0 || strcmp(name, "**") == 0) {
         status = passes_run(g, ctx, &err);
     } else {

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Concatenations with epilogues, and products over patches. */
+/* Concatenations with epilogues, first layers with their pool, and products over patches. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/compiler.h"
+#include "engine/passes/pass.h"
 #include "tests/test.h"
+#include "tests/unit/passes/parse.h"
 #include "tests/unit/passes/rewrite_case.h"
 
 static const struct rewrite_case cases[] = {
@@ -84,6 +89,55 @@ static const struct rewrite_case cases[] = {
      "y = concat \"y\" (a, b) axis=1 then relu\n"
      "output y\n",
      NULL, NULL},
+    /* --- fuse_stem_pool --- */
+    {"the first layer of ResNet", "fuse_activation fuse_stem_pool",
+     "input x FP32[1,3,9,12]\n"
+     "c = conv \"c\" (x, w FP32[4,3,7,7], b FP32[4]) strides=2,2 pads=3,3,3,3\n"
+     "r = unary \"r\" (c) func=relu\n"
+     "y = pool \"y\" (r) func=0 kernel=3,3 strides=2,2 pads=1,1,1,1\n"
+     "output y\n",
+     "input x FP32[1,3,9,12]\n"
+     "y FP32[1,4,3,3] = conv_pool \"c + r + y\" (x, w FP32[4,3,7,7], b FP32[4]) strides=2,2 "
+     "pads=3,3,3,3 dilations=1,1 then relu\n"
+     "output y\n",
+     "c + r + y: convolution and pool"},
+    {"bytes of an image", "fuse_stem_pool",
+     "input x UINT8[1,1,8,8]\n"
+     "f = cast \"f\" (x) to=12\n"
+     "c = conv \"c\" (f, w FP32[4,1,3,3]) strides=2,2 pads=1,1,1,1 then relu\n"
+     "y = pool \"y\" (c) func=0 kernel=3,3 strides=2,2 pads=1,1,1,1 then exp\n"
+     "output y\n",
+     "input x UINT8[1,1,8,8]\n"
+     "y FP32[1,4,2,2] = conv_pool \"c + y\" (x, w FP32[4,1,3,3]) strides=2,2 pads=1,1,1,1 "
+     "dilations=1,1 then relu, exp\n"
+     "output y\n",
+     NULL},
+    {"a pool of two by two, of averages, of what others read, behind many channels: two nodes",
+     "fuse_stem_pool",
+     "input x FP32[1,3,8,8]\n"
+     "input z FP32[1,8,8,8]\n"
+     "c = conv \"c\" (x, w FP32[4,3,3,3])\n"
+     "a = pool \"a\" (c) func=0 kernel=2,2 strides=2,2\n"
+     "d = conv \"d\" (x, w)\n"
+     "b = pool \"b\" (d) func=1 kernel=3,3 strides=2,2 pads=1,1,1,1\n"
+     "e = conv \"e\" (x, w)\n"
+     "g = pool \"g\" (e) func=0 kernel=3,3 strides=2,2 pads=1,1,1,1\n"
+     "h = conv \"h\" (z, v FP32[4,8,3,3])\n"
+     "i = pool \"i\" (h) func=0 kernel=3,3 strides=2,2 pads=1,1,1,1\n"
+     "output a\noutput b\noutput g\noutput e\noutput i\n",
+     NULL, "e + g: the convolution has other readers"},
+    {"a first layer with exp, with computed weights, of a pool rounded up: two nodes",
+     "fuse_stem_pool",
+     "input x FP32[1,3,8,8]\n"
+     "input v FP32[4,3,3,3]\n"
+     "c = conv \"c\" (x, w FP32[4,3,3,3]) then exp\n"
+     "a = pool \"a\" (c) func=0 kernel=3,3 strides=2,2 pads=1,1,1,1\n"
+     "d = conv \"d\" (x, v)\n"
+     "b = pool \"b\" (d) func=0 kernel=3,3 strides=2,2 pads=1,1,1,1\n"
+     "e = conv \"e\" (x, w)\n"
+     "g = pool \"g\" (e) func=0 kernel=3,3 strides=2,2 pads=1,1,1,1 ceil_mode=1\n"
+     "output a\noutput b\noutput g\n",
+     NULL, "c + a: a step between them is no ReLU"},
     /* --- unfold_patches --- */
     {"patches of an image to tokens (ViT)",
      "unfold_patches merge_chains merge_shuffles erase_noops",
@@ -148,8 +202,60 @@ static void rewrites(void **state)
         rewrite_case_run(&cases[i]);
 }
 
+struct device_of_floats {
+    uint32_t asked;
+    bool none; /* it has no kernels at all */
+};
+
+/* Has kernels for convolutions with a pool and ReLU, unless they read bytes. */
+static bool takes_floats(void *user, const struct ir_graph *graph, const struct ir_node *node)
+{
+    struct device_of_floats *d = user;
+    d->asked++;
+    assert_int_equal(node->op, IR_OP_CONV_POOL);
+    assert_int_equal(node->n_epilogue, 1);
+    assert_int_equal(ir_attr_at(node, IR_ATTR_STRIDES, 1), 2);
+    assert_int_equal(ir_attr_at(node, IR_ATTR_PADS, 3), 1);
+    return !d->none && ir_tensor(graph, node->inputs[0])->dtype == DTYPE_F32;
+}
+
+static char *ask(struct device_of_floats *device)
+{
+    struct ir_graph *g = graph_parse("input x UINT8[1,1,8,8]\n"
+                                     "f = cast \"f\" (x) to=12\n"
+                                     "c = conv \"c\" (f, w FP32[4,1,3,3]) strides=2,2 "
+                                     "pads=1,1,1,1 then relu\n"
+                                     "y = pool \"y\" (c) func=0 kernel=3,3 strides=2,2 "
+                                     "pads=1,1,1,1\n"
+                                     "output y\n");
+    struct pass_context ctx = {.stems = true, .takes = takes_floats, .takes_user = device};
+    struct error err = {0};
+    assert_int_equal(pass_run(pass_find("fuse_stem_pool"), g, &ctx, &err), STATUS_OK);
+    assert_int_equal(ctx.rewrites, device->none ? 0 : 1);
+    char *text = ir_graph_text(g);
+    ir_graph_free(g);
+    return text;
+}
+
+/* The device is asked in each form that the node may have, and nothing changes if it takes none. */
+static void the_device_is_asked(void **state)
+{
+    (void)state;
+    struct device_of_floats some = {0}, none = {.none = true};
+    char *fused = ask(&some), *apart = ask(&none);
+    assert_int_equal(some.asked, 2);
+    assert_non_null(strstr(fused, "conv_pool \"c + y\" (f,"));
+    assert_null(strstr(fused, "= pool"));
+    assert_int_equal(none.asked, 2);
+    assert_null(strstr(apart, "conv_pool"));
+    assert_non_null(strstr(apart, "= pool \"y\" (c)"));
+    free(fused);
+    free(apart);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rewrites)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rewrites),
+                                       cmocka_unit_test(the_device_is_asked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
