@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "engine/passes/pass.h"
 #include "engine/quant/emulate.h"
+#include "engine/tune/pin.h"
 
 static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
 
@@ -101,15 +102,19 @@ static enum status note_taken(void *user, const struct tactic *tactic UNUSED,
     return STATUS_OK;
 }
 
-/* Whether the device has a tactic for the node. An error is none. */
+/* Whether the device has a tactic for the node, as the tuner would ask. An error is none. */
 static bool device_takes(void *user, const struct ir_graph *graph, const struct ir_node *node)
 {
     const struct build_options *options = user;
-    struct device *device = options->device;
+    const struct backend *backend = options->device->backend;
+    uint64_t pins = tune_pins_of(options->pins, node->name);
+    enum precision precision =
+        precision_floats(tune_pins_precision(options->pins, pins, options->precision), backend);
     struct error unread = {0};
     bool taken = false;
-    return device->backend->candidates(device, graph, node, options->precision, note_taken, &taken,
-                                       &unread) == STATUS_OK &&
+    return tune_pins_backend(options->pins, pins, backend->name) &&
+           backend->candidates(options->device, graph, node, precision, note_taken, &taken,
+                               &unread) == STATUS_OK &&
            taken;
 }
 

@@ -66,19 +66,34 @@ static enum status run_conv(const struct call *c)
     return STATUS_OK;
 }
 
+/* The sides of what CONV_POOL's convolution makes of images x by weights w. */
+static void conv_pool_sides(const struct ir_node *node, const struct shape *x,
+                            const struct shape *w, int64_t out[2])
+{
+    for (uint32_t d = 0; d < 2; d++) {
+        int64_t reach = ir_attr_at(node, IR_ATTR_DILATIONS, d) * (w->dim[2 + d] - 1) + 1;
+        int64_t room = x->dim[2 + d] + ir_attr_at(node, IR_ATTR_PADS, d) +
+                       ir_attr_at(node, IR_ATTR_PADS, 2 + d) - reach;
+        out[d] = room / ir_attr_at(node, IR_ATTR_STRIDES, d) + 1;
+    }
+}
+
 static enum status run_conv_pool(const struct call *c)
 {
     struct ref_window win;
     int64_t out[2];
     read_window(c, &c->in[1].shape.dim[2], &win);
-    for (uint32_t d = 0; d < 2; d++) {
-        int64_t room = c->in[0].shape.dim[2 + d] + win.pads[d] +
-                       ir_attr_at(c->node, IR_ATTR_PADS, 2 + d) -
-                       win.dilations[d] * (win.kernel[d] - 1) - 1;
-        out[d] = room / win.strides[d] + 1;
-    }
-    ref_conv_pool(&win, out, &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    conv_pool_sides(c->node, &c->in[0].shape, &c->in[1].shape, out);
+    ref_conv_pool(&win, out, c->scratch, &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
     return STATUS_OK;
+}
+
+static size_t scratch_of_conv_pool(const struct ir_graph *graph, const struct ir_node *node)
+{
+    const struct shape *w = &ir_tensor(graph, node->inputs[1])->shape;
+    int64_t out[2];
+    conv_pool_sides(node, &ir_tensor(graph, node->inputs[0])->shape, w, out);
+    return ref_conv_pool_scratch(w->dim[0], out);
 }
 
 static enum status run_deconv(const struct call *c)
@@ -508,6 +523,8 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
     }
     case IR_OP_PLUGIN:
         return scratch_of_plugin(graph, node);
+    case IR_OP_CONV_POOL:
+        return scratch_of_conv_pool(graph, node);
     case IR_OP_DET:
         return ref_det_scratch(x->dim[x->rank - 1]);
     default:

@@ -116,6 +116,7 @@ static bool is_taken(struct rewrite *rw, const struct parts *p)
     if (rw_finish(rw, node) == IR_NONE)
         return false;
     add_steps(rw, node, p);
+    rw_set_name(rw, node, p->conv.name, p->pool.name);
     bool taken =
         !rw->status && rw->ctx->takes(rw->ctx->takes_user, rw->graph, ir_node(rw->graph, node));
     rw_remove(rw, node);

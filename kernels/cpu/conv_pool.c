@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A convolution of images and the maximum behind it, a number of the output at a time. Sums are
- * doubles, and the largest one is rounded. */
+/* A convolution of images and the maximum behind it: an image at a time, whose sums are doubles
+ * until the largest one is rounded. */
 #include <math.h>
 
 #include "base/compiler.h"
@@ -10,57 +10,54 @@
 
 enum { REACH = 1, STEP = 2 }; /* of the pool */
 
-struct layer {
-    const struct ref_window *win;
-    const struct tensor_view *x, *w, *b;
-};
-
-/* The taps of one channel that lie over the image. */
-static double sum_channel(const struct layer *l, int64_t plane, int64_t filter, int64_t top,
-                          int64_t left)
+size_t ref_conv_pool_scratch(int64_t filters, const int64_t *out)
 {
-    const struct ref_window *win = l->win;
-    int64_t height = l->x->shape.dim[2], width = l->x->shape.dim[3];
-    double sum = 0;
-    for (int64_t r = 0; r < win->kernel[0]; r++)
-        for (int64_t s = 0; s < win->kernel[1]; s++) {
-            int64_t h = top + r * win->dilations[0], v = left + s * win->dilations[1];
-            if (h >= 0 && v >= 0 && h < height && v < width)
-                sum += ref_get_f64(l->x->dtype, l->x->data, (plane * height + h) * width + v) *
-                       ref_get_f64(l->w->dtype, l->w->data,
-                                   (filter * win->kernel[0] + r) * win->kernel[1] + s);
+    size_t n;
+    bool fits = !__builtin_mul_overflow(filters, out[0], &n) &&
+                !__builtin_mul_overflow(n, out[1], &n) &&
+                !__builtin_mul_overflow(n, sizeof(double), &n);
+    return fits ? n : SIZE_MAX;
+}
+
+/* The largest number of a window that begins above and to the left of a place of twice the row and
+ * the column. */
+static double largest(const double *plane, const int64_t *out, int64_t row, int64_t column)
+{
+    double most = -INFINITY;
+    for (int64_t h = MAX(STEP * row - REACH, 0); h <= MIN(STEP * row + REACH, out[0] - 1); h++)
+        for (int64_t v = MAX(STEP * column - REACH, 0); v <= MIN(STEP * column + REACH, out[1] - 1);
+             v++) {
+            double sum = plane[h * out[1] + v];
+            most = sum > most || isnan(sum) ? sum : most;
         }
-    return sum;
+    return most;
 }
 
-/* The convolution of image n by filter m at a place. */
-static double sum_at(const struct layer *l, int64_t n, int64_t m, int64_t row, int64_t column)
+static void pool_plane(const double *plane, const int64_t *out, const struct tensor_view *y,
+                       int64_t at)
 {
-    int64_t channels = l->x->shape.dim[1];
-    double sum = l->b ? ref_get_f64(l->b->dtype, l->b->data, m) : 0;
-    for (int64_t c = 0; c < channels; c++)
-        sum += sum_channel(l, n * channels + c, m * channels + c,
-                           row * l->win->strides[0] - l->win->pads[0],
-                           column * l->win->strides[1] - l->win->pads[1]);
-    return sum;
+    int64_t rows = y->shape.dim[2], columns = y->shape.dim[3];
+    for (int64_t i = 0; i < rows * columns; i++) {
+        double most = largest(plane, out, i / columns, i % columns);
+        ref_write_f64(y->dtype, y->data, at + i, 1, 1, &most);
+    }
 }
 
-void ref_conv_pool(const struct ref_window *win, const int64_t *out, const struct tensor_view *x,
-                   const struct tensor_view *w, const struct tensor_view *b,
-                   const struct tensor_view *y)
+void ref_conv_pool(const struct ref_window *win, const int64_t *out, void *scratch,
+                   const struct tensor_view *x, const struct tensor_view *w,
+                   const struct tensor_view *b, const struct tensor_view *y)
 {
-    const struct layer l = {win, x, w, b};
-    const int64_t *dim = y->shape.dim;
-    int64_t n = ref_extent(&y->shape, 0, y->shape.rank);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t column = i % dim[3] * STEP, row = i / dim[3] % dim[2] * STEP;
-        int64_t plane = i / dim[3] / dim[2];
-        double most = -INFINITY;
-        for (int64_t h = MAX(row - REACH, 0); h <= MIN(row + REACH, out[0] - 1); h++)
-            for (int64_t v = MAX(column - REACH, 0); v <= MIN(column + REACH, out[1] - 1); v++) {
-                double sum = sum_at(&l, plane / dim[1], plane % dim[1], h, v);
-                most = sum > most || isnan(sum) ? sum : most;
-            }
-        ref_write_f64(y->dtype, y->data, i, 1, 1, &most);
+    int64_t filters = y->shape.dim[1], pixels = y->shape.dim[2] * y->shape.dim[3];
+    int64_t of_image = ref_extent(&x->shape, 1, x->shape.rank);
+    struct tensor_view one = *x;
+    struct tensor_view sums = {.dtype = DTYPE_F64, .data = scratch};
+    one.shape.dim[0] = 1;
+    sums.shape = (struct shape){.rank = 4, .dim = {1, filters, out[0], out[1]}};
+    for (int64_t n = 0; n < y->shape.dim[0]; n++) {
+        one.data = (char *)x->data + (size_t)(n * of_image) * dtype_size(x->dtype);
+        ref_conv(win, 1, &one, w, b, &sums);
+        for (int64_t m = 0; m < filters; m++)
+            pool_plane((const double *)scratch + m * out[0] * out[1], out, y,
+                       (n * filters + m) * pixels);
     }
 }

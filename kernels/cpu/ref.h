@@ -207,10 +207,11 @@ void ref_deconv(const struct ref_window *win, int64_t group, const struct tensor
 
 /* The maximum over windows of 3x3 at steps of 2, padded by 1, of a convolution without groups:
  * x[N,C,h,w], of any type but BOOL, w[M,C,k,k], b[M] or NULL, y[N,M,o,o]. `out`: the convolution's
- * sides. */
-void ref_conv_pool(const struct ref_window *win, const int64_t *out, const struct tensor_view *x,
-                   const struct tensor_view *w, const struct tensor_view *b,
-                   const struct tensor_view *y);
+ * sides. The scratch, for M filters, is aligned to 8. */
+size_t ref_conv_pool_scratch(int64_t filters, const int64_t *out);
+void ref_conv_pool(const struct ref_window *win, const int64_t *out, void *scratch,
+                   const struct tensor_view *x, const struct tensor_view *w,
+                   const struct tensor_view *b, const struct tensor_view *y);
 
 /* y[..,M,N] = alpha a b + bias[N] (or NULL); the flags say that the last two dims are swapped. */
 void ref_matmul(bool trans_a, bool trans_b, double alpha, const struct tensor_view *a,
