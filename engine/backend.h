@@ -27,7 +27,7 @@
 #include "engine/ir/ir.h"
 
 enum {
-    BACKEND_ABI = 10,
+    BACKEND_ABI = 11,
     BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
     TACTIC_NAME_MAX = 96,
     TACTIC_BLOB_MAX = 512,

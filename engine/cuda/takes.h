@@ -130,8 +130,8 @@
       "memory, in FP32 also others")\
     F(28, OWN_STEM, own_stem, "own stem", "own",                                                   \
       OP(CONV) | OP(CONV_POOL),                                                                    \
-      "16 bit, or 8 bits by scales, on Hopper; one to four channels, windows up to 8x8 at steps "   \
-      "of 2, constant weights and bias, one group; Relu inside; images of CONV_POOL may be UINT8")
+      "16 bit, or 8 bits by scales, on Hopper; one to four channels, windows up to 8x8 at steps "  \
+      "of 2, constant weights and bias, one group; Relu inside; CONV_POOL's images may be UINT8")
 /* clang-format on */
 
 enum cuda_family_id {
