@@ -283,14 +283,16 @@ static void test_refused(void **state)
 static bool answer_is_right(const struct stem_data *d)
 {
     const float *want = array_values(&d->y);
-    const uint16_t *got = d->y.view.data;
+    const void *got = d->y.view.data;
+    bool bytes = d->p.y_dtype == DTYPE_U8;
     for (size_t i = 0; i < array_count(&d->y); i++) {
         size_t columns = (size_t)d->y.view.dim[3], rows = (size_t)d->y.view.dim[2];
         size_t m = i / columns / rows % (size_t)d->p.filters;
         size_t n = i / columns / rows / (size_t)d->p.filters;
         size_t pixel = (n * rows + i / columns % rows) * columns + i % columns;
-        float v = f16_to_f32(got[pixel * (size_t)d->p.filters + m]);
-        if (!(fabsf(v - want[i]) <= 2e-3F * fmaxf(1, fabsf(want[i]))))
+        size_t at = pixel * (size_t)d->p.filters + m;
+        float v = bytes ? ((const uint8_t *)got)[at] : f16_to_f32(((const uint16_t *)got)[at]);
+        if (!(fabsf(v - want[i]) <= (bytes ? 0 : 2e-3F * fmaxf(1, fabsf(want[i])))))
             return false;
     }
     return true;
@@ -329,16 +331,21 @@ static bool found(const struct stem_case *c, int site, bool weaker)
 static void test_left_out(void **state)
 {
     (void)state;
-    static const struct stem_case c = {DTYPE_F16, DTYPE_F16, 3,    3,    {48, 16}, 64,
-                                       {7, 7},    {3, 3},    true, true, 1};
-    int faults = 0, first = probe_sites(), least = 8;
-    assert_int_equal(run_left_out(&c, -1, false), 0);
-    assert_true(probe_sites() - first >= least);
-    for (int site = first; site < probe_sites(); site++)
-        for (int weaker = 0; weaker <= (int)probe_site_counts(site); weaker++, faults++)
-            if (!found(&c, site, weaker))
-                fail_msg("without %s (place %d, weaker %d) nothing is found", probe_site(site),
-                         site - first, weaker);
+    static const struct stem_case cases[] = {
+        {DTYPE_F16, DTYPE_F16, 3, 3, {36, 12}, 16, {7, 7}, {3, 3}, true, true, 1},
+        {DTYPE_U8, DTYPE_U8, 3, 3, {36, 12}, 16, {7, 7}, {3, 3}, false, true, 1},
+    };
+    int faults = 0;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int first = probe_sites(), least = 8;
+        assert_int_equal(run_left_out(&cases[i], -1, false), 0);
+        assert_true(probe_sites() - first >= least);
+        for (int site = first; site < probe_sites(); site++)
+            for (int weaker = 0; weaker <= (int)probe_site_counts(site); weaker++, faults++)
+                if (!found(&cases[i], site, weaker))
+                    fail_msg("case %d without %s (place %d, weaker %d): nothing is found", (int)i,
+                             probe_site(site), site - first, weaker);
+    }
     print_message("%d faults found\n", faults);
 }
 
