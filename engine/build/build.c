@@ -9,12 +9,12 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
+#include "engine/build/fuse.h"
 #include "engine/build/instances.h"
 #include "engine/build/pads.h"
 #include "engine/build/points.h"
 #include "engine/build/tails.h"
 #include "engine/build/ties.h"
-#include "engine/build/widen.h"
 #include "engine/engine.h"
 #include "engine/passes/pass.h"
 #include "engine/quant/emulate.h"
@@ -83,66 +83,6 @@ static void tune_progress(void *user, uint32_t done, uint32_t total, const char 
 
 /* --- graphs --- */
 
-/* With 8 bits a chain would lose the ranges of what lies between its layers. */
-static void find_chains(const struct build_options *options, struct pass_context *context)
-{
-    const struct device *device = options->device;
-    if (!device || !(device->backend->features & BACKEND_CHAINS) || options->layers_apart ||
-        precision_is_8bit(options->precision))
-        return;
-    context->chain_room = device->block_bytes;
-    context->chain_short =
-        options->precision == PRECISION_F16 || options->precision == PRECISION_BF16;
-}
-
-static enum status note_taken(void *user, const struct tactic *tactic UNUSED,
-                              struct error *err UNUSED)
-{
-    *(bool *)user = true;
-    return STATUS_OK;
-}
-
-/* Whether the device has a tactic for the node, as the tuner would ask. An error is none. */
-static bool device_takes(void *user, const struct ir_graph *graph, const struct ir_node *node)
-{
-    const struct build_options *options = user;
-    const struct backend *backend = options->device->backend;
-    uint64_t pins = tune_pins_of(options->pins, node->name);
-    enum precision precision =
-        precision_floats(tune_pins_precision(options->pins, pins, options->precision), backend);
-    struct error unread = {0};
-    bool taken = false;
-    return tune_pins_backend(options->pins, pins, backend->name) &&
-           backend->candidates(options->device, graph, node, precision, note_taken, &taken,
-                               &unread) == STATUS_OK &&
-           taken;
-}
-
-static enum status fuse_graph(struct ir_graph *graph, const struct build_options *options,
-                              struct build_report *report, struct error *err)
-{
-    struct pass_context context = {.evaluator = options->evaluator, .log = options->log};
-    if (options->device) {
-        context.attention = options->device->backend->features & BACKEND_ATTENTION;
-        context.merge = options->device->backend->features & BACKEND_MERGE;
-        context.tables = options->device->backend->features & BACKEND_TABLES;
-        context.picks = options->device->backend->features & BACKEND_PICKS;
-        context.joins = options->device->backend->features & BACKEND_JOINS;
-        context.patches = options->device->backend->features & BACKEND_PATCHES;
-        context.stems = options->device->backend->features & BACKEND_STEMS;
-        context.takes = device_takes;
-        context.takes_user = (void *)(uintptr_t)options;
-    }
-    find_chains(options, &context);
-    report->imported = graph->n_nodes;
-    if (options->device && options->device->backend->features & BACKEND_WIDENS)
-        TRY(build_widen(graph, &report->widened, err));
-    TRY(passes_run(graph, &context, err));
-    report->fused = graph->n_nodes;
-    memcpy(report->passes, context.tally, sizeof(report->passes));
-    return STATUS_OK;
-}
-
 static bool build_emulates(const struct build_options *o)
 {
     return o->precision == PRECISION_F8 && o->device &&
@@ -160,7 +100,7 @@ static enum status range_graph(struct ir_graph *graph, const struct build_option
         return error_no_memory(err, "the builder");
     if (table)
         quant_note_known(graph, table, known);
-    TRY(fuse_graph(graph, options, report, err));
+    TRY(build_fuse(graph, options, report, err));
     if (!quant_name_tensors(graph))
         return error_no_memory(err, "the builder");
     bool sign = options->device && options->device->backend->features & BACKEND_SIGNED;
@@ -178,7 +118,7 @@ static enum status make_graph(struct onnx_model *model, const struct build_optio
     if (report && precision_is_8bit(options->precision))
         TRY(range_graph(graph, options, report, err));
     else if (report)
-        TRY(fuse_graph(graph, options, report, err));
+        TRY(build_fuse(graph, options, report, err));
     *out = STEAL(graph);
     return STATUS_OK;
 }

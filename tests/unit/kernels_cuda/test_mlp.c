@@ -46,7 +46,7 @@ static float *numbers(size_t n, float scale, enum dtype dtype)
 static void pack(struct chain *c)
 {
     uint32_t size = size_of(c);
-    struct mlp_room room;
+    struct mlp_room room = {0};
     assert_true(mlp_room(c->m.widths, (uint32_t)c->m.layers, size, &room));
     assert_int_equal(posix_memalign(&c->packed, 64, room.weights), 0);
     assert_int_equal(posix_memalign((void **)&c->bias, 64, room.bias), 0);
@@ -262,7 +262,7 @@ static void test_room(void **state)
     static const int widths[] = {100, 128, 96, 40}, funcs[3] = {0};
     for (int i = 0; i < 3; i++) {
         struct chain c = chain_new(dtypes[i], 20, 3, widths, funcs);
-        struct mlp_room room;
+        struct mlp_room room = {0};
         assert_true(mlp_room(c.m.widths, 3, size_of(&c), &room));
         int32_t fits = (int32_t)mlp_room_bytes(&room, MLP_ROWS_LEAST);
         assert_int_equal(check(&c, 132, fits), dtypes[i] == DTYPE_F32 ? KERNEL_MLP_VARIANTS : 1);

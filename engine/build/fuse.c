@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/build/fuse.h"
+
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/build/widen.h"
+#include "engine/passes/pass.h"
+#include "engine/tune/pin.h"
+
+/* With 8 bits a chain would lose the ranges of what lies between its layers. */
+static void find_chains(const struct build_options *options, struct pass_context *context)
+{
+    const struct device *device = options->device;
+    if (!device || !(device->backend->features & BACKEND_CHAINS) || options->layers_apart ||
+        precision_is_8bit(options->precision))
+        return;
+    context->chain_room = device->block_bytes;
+    context->chain_short =
+        options->precision == PRECISION_F16 || options->precision == PRECISION_BF16;
+}
+
+static enum status note_taken(void *user, const struct tactic *tactic UNUSED,
+                              struct error *err UNUSED)
+{
+    *(bool *)user = true;
+    return STATUS_OK;
+}
+
+/* Whether the device has a tactic for the node, as the tuner would ask. An error is none. */
+static bool device_takes(void *user, const struct ir_graph *graph, const struct ir_node *node)
+{
+    const struct build_options *options = user;
+    const struct backend *backend = options->device->backend;
+    uint64_t pins = tune_pins_of(options->pins, node->name);
+    enum precision precision =
+        precision_floats(tune_pins_precision(options->pins, pins, options->precision), backend);
+    struct error unread = {0};
+    bool taken = false;
+    return tune_pins_backend(options->pins, pins, backend->name) &&
+           backend->candidates(options->device, graph, node, precision, note_taken, &taken,
+                               &unread) == STATUS_OK &&
+           taken;
+}
+
+enum status build_fuse(struct ir_graph *graph, const struct build_options *options,
+                       struct build_report *report, struct error *err)
+{
+    struct pass_context context = {.evaluator = options->evaluator, .log = options->log};
+    if (options->device) {
+        context.attention = options->device->backend->features & BACKEND_ATTENTION;
+        context.merge = options->device->backend->features & BACKEND_MERGE;
+        context.tables = options->device->backend->features & BACKEND_TABLES;
+        context.picks = options->device->backend->features & BACKEND_PICKS;
+        context.joins = options->device->backend->features & BACKEND_JOINS;
+        context.patches = options->device->backend->features & BACKEND_PATCHES;
+        context.stems = options->device->backend->features & BACKEND_STEMS;
+        context.takes = device_takes;
+        context.takes_user = (void *)(uintptr_t)options;
+    }
+    find_chains(options, &context);
+    report->imported = graph->n_nodes;
+    if (options->device && options->device->backend->features & BACKEND_WIDENS)
+        TRY(build_widen(graph, &report->widened, err));
+    TRY(passes_run(graph, &context, err));
+    report->fused = graph->n_nodes;
+    memcpy(report->passes, context.tally, sizeof(report->passes));
+    return STATUS_OK;
+}
