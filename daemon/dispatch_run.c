@@ -97,8 +97,10 @@ static enum status part_execute(struct dispatch *d, struct batch *batch, struct 
                                 bool *spent)
 {
     enum status status = STATUS_OK;
-    const struct engine_batch what = {batch->point, part->instances, &lane->requests[part->first],
-                                      part->n};
+    const struct engine_batch what = {.point = batch->point,
+                                      .instances = part->instances,
+                                      .requests = &lane->requests[part->first],
+                                      .n_requests = part->n};
     TRY(context_enqueue_batch(lane->context, &what, lane->inputs, output, &batch->err));
     if (engine_device_apart(d->config.device)) {
         status = context_wait_inputs(lane->context, &batch->err);

@@ -172,6 +172,24 @@ enum status lane_new(struct device *device, struct lane **out, struct error *err
 void lane_free(struct lane *lane);   /* its contexts must be freed before */
 void lane_cleanup(struct lane **at); /* for CLEANUP (base/compiler.h) */
 
+/*
+ * A shelf is memory of a device that has memory of its own, where a batch leaves outputs: a batch
+ * that ended has them there, in the places that they have in an output buffer, for inputs of others
+ * on any lane, until the shelf's user lets another batch write there. So they do not cross to the
+ * host and back. A shelf may grow while it is in use; what lies there stays.
+ */
+struct shelf;
+enum status shelf_new(struct device *device, struct shelf **out, struct error *err);
+/* For batches of profiles with up to `size` out_bytes. Slow. */
+enum status shelf_grow(struct shelf *shelf, size_t size, struct error *err);
+const void *shelf_at(const struct shelf *shelf, size_t offset); /* once it has grown */
+/* Nothing that runs may read or write it any more. NULL is fine. */
+void shelf_free(struct shelf *shelf);
+
+/* Whether the device alone reads the input in any batch, so that spans on a shelf suffice. Else the
+ * processor looks at it as well: layers run there, or requests do not lie one behind the other. */
+bool engine_input_apart(const struct engine *engine, uint32_t index);
+
 /* Makes every profile ready to run. The lane's arena grows in place if this engine needs more. The
  * context holds a reference to the engine. */
 enum status context_new(struct engine *engine, struct lane *lane, struct context **out,
@@ -236,6 +254,10 @@ enum status context_enqueue_at(struct context *ctx, uint32_t point, uint32_t bat
 struct engine_request {
     uint32_t instances;
     int64_t values[ENGINE_MAX_FREE]; /* at most the point's; less only where dimensions pad */
+    /* By input, where the bytes of its span lie on a shelf, from where the device takes them; NULL:
+     * on none. A span on a shelf may have no data if engine_input_apart says so. NULL: the request
+     * has nothing on shelves. */
+    const void *const *shelved;
 };
 
 /* The same for several requests: span r of each input is the tensor of request r, and output i of a
@@ -248,6 +270,10 @@ struct engine_batch {
     uint32_t point, instances; /* the sum of those of the requests */
     const struct engine_request *requests;
     uint32_t n_requests;
+    /* Where outputs are left, too; NULL: nowhere. By bits, those that are, if they can be, and of
+     * these the ones that go there alone then. */
+    struct shelf *shelf;
+    uint64_t shelve, unread;
 };
 enum status context_enqueue_batch(struct context *ctx, const struct engine_batch *batch,
                                   const struct engine_input *inputs, void *output,
@@ -260,6 +286,11 @@ enum status context_wait_inputs(struct context *ctx, struct error *err);
 /* Blocks until the batch is done. `times` may be NULL. After an error of scope ERROR_REQUEST or
  * ERROR_MODEL the context may be used again. */
 enum status context_wait(struct context *ctx, struct engine_times *times, struct error *err);
+
+/* The outputs that the batch that ended last has left on its shelf: a bit for each of the first 64.
+ * Not there are those that were made by the CPU or have to be cut for the requests, and those of
+ * engine_info.late. */
+uint64_t context_shelved(const struct context *ctx);
 
 /*
  * The outputs of the batch that ended last, of a model whose outputs have sizes that only a request

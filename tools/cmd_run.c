@@ -343,7 +343,8 @@ static enum status run_batch(struct run *r, struct context *ctx, size_t first, u
     struct engine_span spans[IR_MAX_IO];
     struct engine_input inputs[IR_MAX_IO];
     struct engine_request whole = {.instances = batch};
-    const struct engine_batch what = {r->point, batch, &whole, 1};
+    const struct engine_batch what = {
+        .point = r->point, .instances = batch, .requests = &whole, .n_requests = 1};
     const struct engine_profile *profile = engine_profile_for(r->model.engine, r->point, batch);
     memcpy(whole.values, r->values, sizeof(whole.values));
     for (uint32_t i = 0; i < info(r)->n_inputs; i++) {

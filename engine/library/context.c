@@ -358,7 +358,8 @@ static enum status enqueue(struct inferd_engine_context *c, struct error *err)
     TRY(choose_point(c, request.values, &c->point, err));
     c->request = request;
     TRY(check_room(c, err));
-    const struct engine_batch batch = {c->point, n, &c->request, 1};
+    const struct engine_batch batch = {
+        .point = c->point, .instances = n, .requests = &c->request, .n_requests = 1};
     TRY(context_enqueue_batch(c->ctx, &batch, c->inputs, c->output, err));
     c->running = n;
     return STATUS_OK;

@@ -217,6 +217,7 @@ static void note_batch(struct context *ctx, const struct engine_batch *batch, vo
     const struct engine_info *info = &ctx->engine->info;
     ctx->batch = *batch;
     ctx->output = output;
+    ctx->shelved = 0;
     if (batch->requests)
         return;
     ctx->lone = (struct engine_request){.instances = batch->instances};
@@ -286,4 +287,9 @@ enum status context_wait(struct context *ctx, struct engine_times *times, struct
     t.compute_ns += tail_ns;
     *times = t;
     return STATUS_OK;
+}
+
+uint64_t context_shelved(const struct context *ctx)
+{
+    return ctx->last ? ctx->shelved : 0;
 }

@@ -94,7 +94,8 @@ struct context {
     struct context_options options;
     struct arena *memory; /* of all lists below and in the profiles */
     struct profile *profiles;
-    struct backend_copy *copies; /* enough for one span an instance of each input */
+    struct backend_copy *copies; /* enough for one span an instance of each input, and for two
+                                    copies of each output */
     size_t n_copies;
     char *base[N_SIDES];                /* of the arenas; the host's is NULL if there is none */
     struct backend_stream *host_stream; /* of the CPU beside the device, or NULL */
@@ -122,6 +123,7 @@ struct context {
     struct engine_batch batch;       /* what runs; never without requests */
     struct engine_request lone;      /* the only one, if the caller named none */
     char *output;                    /* where its outputs go; or NULL */
+    uint64_t shelved;                /* those that go to its shelf, by bits */
     const struct profile *last;      /* of the batch that ended last, if it did not fail; or NULL */
 };
 

@@ -4,7 +4,9 @@
  * fills the profile in place; other spans are gathered in the arena. For a device with memory of
  * its own all copies of a batch go in one call. Large spans are copied straight from where they
  * are. Small spans are packed into the context's staging memory first and copied in runs, because
- * one more copy by the device takes longer than a small copy by the processor.
+ * one more copy by the device takes longer than a small copy by the processor. Spans on a shelf are
+ * copied on the device whatever their size; those that lie there as they will lie in the input, as
+ * a batch that goes on as it is does, are one copy.
  */
 #include <assert.h>
 #include <string.h>
@@ -40,11 +42,11 @@ enum status context_staging_new(struct context *ctx, struct error *err)
 
 /* --- inputs --- */
 
-/* The copies of a batch: copies from the host fill ctx->copies from its front, copies of zeros from
- * its end. */
+/* The copies of a batch: copies from or to the host fill ctx->copies from its front, copies on the
+ * device, and of zeros, from its end. */
 struct copies {
     struct context *ctx;
-    uint32_t n, n_zeros;
+    uint32_t n, n_near;
 };
 
 /* Adds a copy. Bytes that were packed right behind those of the last copy join that copy. Spans of
@@ -61,10 +63,37 @@ static void add_copy(struct copies *c, void *to, const void *from, size_t size, 
         c->ctx->copies[c->n++] = (struct backend_copy){to, from, size};
 }
 
+static struct backend_copy *add_near(struct copies *c, void *to, const void *from, size_t size)
+{
+    struct backend_copy *copy = &c->ctx->copies[c->ctx->n_copies - ++c->n_near];
+    *copy = (struct backend_copy){to, from, size};
+    return copy;
+}
+
 static void add_zeros(struct copies *c, void *to, size_t size)
 {
-    c->ctx->copies[c->ctx->n_copies - ++c->n_zeros] =
-        (struct backend_copy){to, c->ctx->engine->zeros, size};
+    add_near(c, to, c->ctx->engine->zeros, size);
+}
+
+/* Adds the copy of a span that lies on a shelf. It joins the last one of the input's if it follows
+ * that on both sides: a shelf never ends where another one begins. */
+static struct backend_copy *add_shelved(struct copies *c, struct backend_copy *last, void *to,
+                                        const void *from, size_t size)
+{
+    if (!last || (const char *)last->from + last->size != (const char *)from ||
+        (char *)last->to + last->size != (char *)to)
+        return add_near(c, to, from, size);
+    last->size += size;
+    return last;
+}
+
+/* Where a span lies on a shelf; NULL: on none. */
+static const void *shelved_at(const struct context *ctx, uint32_t index, uint32_t span)
+{
+    const struct engine_batch *batch = &ctx->batch;
+    if (span >= batch->n_requests || !batch->requests[span].shelved)
+        return NULL;
+    return batch->requests[span].shelved[index];
 }
 
 /* How many instances' bytes a batch has of an input. */
@@ -92,15 +121,20 @@ static void gather(struct copies *c, const struct profile *p, uint32_t index,
     char *to = ctx->base[SIDE_DEVICE] + p->inputs[index].offset;
     char *packed =
         ctx->staging_offset[index] == SIZE_MAX ? NULL : ctx->staging + ctx->staging_offset[index];
-    for (uint32_t i = 0; i < spans_of(ctx, index, input); i++) {
+    struct backend_copy *last = NULL;
+    for (uint32_t i = 0; i < spans_of(ctx, index, input); at += input->spans[i++].size) {
         const struct engine_span *span = &input->spans[i];
+        const void *shelved = shelved_at(ctx, index, i);
         bool small = packed && span->size <= ENGINE_PACK_MAX;
         if (!span->size)
             continue;
+        if (shelved) {
+            last = add_shelved(c, last, to + at, shelved, span->size);
+            continue;
+        }
         assert(span->data);
         add_copy(c, to + at, small ? memcpy(packed + at, span->data, span->size) : span->data,
                  span->size, small);
-        at += span->size;
     }
     size_t rest = count_of(ctx, index, p->info->batch) * instance - at;
     if (packed && rest)
@@ -125,15 +159,16 @@ static void gather_on_host(const struct context *ctx, const struct profile *p, u
     memset(to, 0, rest);
 }
 
-static enum status start_copies(const struct copies *c, struct error *err)
+static enum status start_copies(const struct copies *c, enum copy_direction direction,
+                                struct error *err)
 {
     struct context *ctx = c->ctx;
     const struct backend *backend = ctx->backend;
     if (c->n)
-        TRY(backend->copy(ctx->lane->stream, COPY_TO_DEVICE, ctx->copies, c->n, err));
-    if (c->n_zeros)
+        TRY(backend->copy(ctx->lane->stream, direction, ctx->copies, c->n, err));
+    if (c->n_near)
         TRY(backend->copy(ctx->lane->stream, backend->host_memory ? COPY_TO_DEVICE : COPY_ON_DEVICE,
-                          ctx->copies + (ctx->n_copies - c->n_zeros), c->n_zeros, err));
+                          ctx->copies + (ctx->n_copies - c->n_near), c->n_near, err));
     return STATUS_OK;
 }
 
@@ -185,7 +220,7 @@ enum status context_bind_inputs(struct context *ctx, struct profile *p, bool nam
         if (input->used[SIDE_HOST])
             gather_on_host(ctx, p, i, &inputs[i]);
     }
-    return start_copies(&copies, err);
+    return start_copies(&copies, COPY_TO_DEVICE, err);
 }
 
 enum status context_zero_inputs(struct context *ctx, struct profile *p, struct error *err)
@@ -199,7 +234,7 @@ enum status context_zero_inputs(struct context *ctx, struct profile *p, struct e
         if (p->inputs[i].used[SIDE_HOST])
             memset(ctx->base[SIDE_HOST] + p->inputs[i].offset, 0, input_bytes(ctx, p, i));
     }
-    return start_copies(&copies, err);
+    return start_copies(&copies, COPY_TO_DEVICE, err);
 }
 
 /* --- outputs --- */
@@ -218,30 +253,45 @@ void context_bind_outputs(struct context *ctx, struct profile *p)
 }
 
 /* Starts the copy of a whole output to the host, where it will be cut. */
-static void land(struct context *ctx, const struct profile *p, uint32_t index, uint32_t *n)
+static void land(struct copies *c, const struct profile *p, uint32_t index)
 {
+    struct context *ctx = c->ctx;
     const struct profile_output *from = &p->outputs[index];
     size_t size = p->info->batch * p->out[index].instance_bytes;
     if (!size || from->on_host || ctx->backend->host_memory)
         return;
-    ctx->copies[(*n)++] = (struct backend_copy){ctx->boxes + ctx->out_box[index], from->made, size};
+    add_copy(c, ctx->boxes + ctx->out_box[index], from->made, size, false);
+}
+
+/* Starts the copy of an output that is what its requests get, one behind the other. */
+static void collect(struct copies *c, const struct profile *p, uint32_t index, size_t size)
+{
+    struct context *ctx = c->ctx;
+    const struct profile_output *from = &p->outputs[index];
+    size_t offset = p->info->out_offset[index];
+    uint64_t bit = index < 64 && !ctx->tail_input ? UINT64_C(1) << index : 0;
+    bool shelved = ctx->batch.shelf && ctx->batch.shelve & bit;
+    if (from->on_host) {
+        memcpy(ctx->output + offset, from->made, size);
+        return;
+    }
+    if (shelved) {
+        add_near(c, (void *)(uintptr_t)shelf_at(ctx->batch.shelf, offset), from->made, size);
+        ctx->shelved |= bit;
+    }
+    if (!shelved || !(ctx->batch.unread & bit))
+        add_copy(c, ctx->output + offset, from->made, size, false);
 }
 
 enum status context_collect(struct context *ctx, struct profile *p, struct error *err)
 {
-    uint32_t n = 0;
+    struct copies copies = {.ctx = ctx};
     for (uint32_t i = 0; i < ctx->engine->info.n_outputs; i++) {
         size_t size = ctx->batch.instances * p->out[i].instance_bytes;
-        char *to = ctx->output + p->info->out_offset[i];
-        const struct profile_output *from = &p->outputs[i];
         if (is_cut(ctx, p, i))
-            land(ctx, p, i, &n);
-        else if (!size || from->made == to)
-            continue;
-        else if (from->on_host)
-            memcpy(to, from->made, size);
-        else
-            ctx->copies[n++] = (struct backend_copy){to, from->made, size};
+            land(&copies, p, i);
+        else if (size && p->outputs[i].made != ctx->output + p->info->out_offset[i])
+            collect(&copies, p, i, size);
     }
-    return n ? ctx->backend->copy(ctx->lane->stream, COPY_TO_HOST, ctx->copies, n, err) : STATUS_OK;
+    return start_copies(&copies, COPY_TO_HOST, err);
 }

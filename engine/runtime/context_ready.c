@@ -415,7 +415,7 @@ static enum status take_lists(struct context *ctx, struct error *err)
     ctx->profiles = context_take(ctx, info->n_profiles, sizeof(*ctx->profiles));
     if (!ctx->profiles || !checked_mul(info->n_inputs, info->max_batch, &ctx->n_copies))
         return error_no_memory(err, "a context");
-    ctx->n_copies = MAX(ctx->n_copies, (size_t)info->n_outputs);
+    ctx->n_copies = MAX(ctx->n_copies, 2 * (size_t)info->n_outputs);
     ctx->copies = context_take(ctx, ctx->n_copies, sizeof(*ctx->copies));
     return ctx->copies ? STATUS_OK : error_no_memory(err, "a context");
 }

@@ -550,3 +550,10 @@ const struct engine_profile *engine_profile_for(const struct engine *engine, uin
             return &engine->profiles[i];
     return NULL;
 }
+
+bool engine_input_apart(const struct engine *engine, uint32_t index)
+{
+    const struct engine_axes *axes = engine_input_axes(&engine->info, index);
+    return !engine->host && !engine->info.n_free &&
+           !(axes && (axes->shared || axes->mask || axes->batch));
+}

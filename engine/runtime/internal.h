@@ -59,6 +59,12 @@ struct lane {
     size_t size;                 /* bytes of the arena that are usable so far */
 };
 
+/* Where batches leave outputs on the device. */
+struct shelf {
+    struct device *device;
+    struct backend_arena *arena;
+};
+
 /* Whether the segment is for the CPU beside the engine's device. */
 bool engine_segment_on_host(const struct engine *engine, const struct ir_segment *segment);
 

@@ -189,7 +189,7 @@ static void run(struct fixture *f, const uint32_t *counts, uint32_t n, bool name
     struct engine_request requests[BATCH] = {{0}};
     struct engine_span a[BATCH], x[BATCH], s;
     float factor = 3;
-    struct engine_batch batch = {0, 0, named ? requests : NULL, named ? n : 0};
+    struct engine_batch batch = {.requests = named ? requests : NULL, .n_requests = named ? n : 0};
     const struct engine_input inputs[] = {{a, n}, {x, n}, {&s, 1}};
     struct error err;
     s = (struct engine_span){&factor, sizeof(factor)};
@@ -253,7 +253,7 @@ static void a_request_has_the_bytes_of_its_shape(void **state UNUSED)
     struct fixture f;
     float values[T * BATCH * C] = {0};
     struct engine_request request = {.instances = 2};
-    struct engine_batch batch = {0, 2, &request, 1};
+    struct engine_batch batch = {.instances = 2, .requests = &request, .n_requests = 1};
     struct engine_span a = {values, 2 * C * sizeof(float)}, x = {values, T * 2 * C * sizeof(float)};
     struct engine_span s = {values, sizeof(float)};
     struct engine_input inputs[] = {{&a, 1}, {&x, 1}, {&s, 1}};
