@@ -246,6 +246,7 @@ void dispatch_release(struct inflight *inflight, struct batch **done)
 void *dispatch_batch_recycle(struct dispatch_worker *worker, struct batch *batch)
 {
     void *old = NULL;
+    dispatch_shelf_give(worker, batch);
     if (batch->output_size < worker->output_size && worker->n_spare) {
         old = batch->output;
         batch->output = worker->spare[--worker->n_spare];
@@ -400,6 +401,7 @@ static void dispatch_destroy(struct dispatch *d)
         for (uint32_t i = 0; i < worker->n_spare; i++)
             engine_buffer_free(d->config.device, worker->spare[i]);
         engine_buffer_free(d->config.device, worker->scratch);
+        dispatch_shelves_free(worker);
     }
     batcher_free(d->batcher);
     if (d->timer_fd >= 0)

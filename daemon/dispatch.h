@@ -26,7 +26,7 @@
 enum {
     DISPATCH_MAX_LOOPS = 64,
     DISPATCH_OUTPUTS = 4, /* buffers of each worker, */
-    DISPATCH_KEPT = 2,    /* and how many of them may be kept (dispatch_keep) */
+    DISPATCH_KEPT = 2,    /* and how many of them may be kept (dispatch_keep); as many shelves */
     DISPATCH_WHY = 256,   /* bytes of a failure's text */
 };
 
@@ -66,7 +66,10 @@ struct inflight {
     struct slab *rooms;     /* and, by ->next, memory for what has turned out meanwhile */
     struct inflight *whole; /* the request that this is a step of; NULL: it is none */
     uint32_t step;
-    uint32_t point;                  /* of the engine's, by its number */
+    uint32_t point; /* of the engine's, by its number */
+    /* Outputs that others take from a shelf, if they are there, and of these the ones that nobody
+     * reads on the host then: a bit for each. */
+    uint64_t shelve, unread;
     int64_t values[ENGINE_MAX_FREE]; /* of the free dimensions; the point may have larger ones */
     bool parked;                     /* it waits for an engine for its sizes (exchange_shape.c) */
     bool told;      /* it failed without a batch, and `why` says more than its cause */
@@ -79,6 +82,7 @@ struct inflight {
     struct slab *texts;                            /* these classes, once it is answered */
     struct inflight_region *regions;               /* one for each output; NULL: none has any */
     struct engine_span spans[MESSAGE_MAX_TENSORS]; /* one for each input */
+    const void *shelved[MESSAGE_MAX_TENSORS];      /* where these lie on shelves, of a step */
 
     /* The result. */
     enum cause cause;
@@ -103,6 +107,10 @@ struct batch {
     void *output;
     size_t output_size;
     struct engine_results *results; /* of a model that is engine_info.late; else NULL */
+    /* Of a batch in which somebody asks for it: where outputs are left on the device; NULL:
+     * nowhere. By bits, which were asked for, are there, and are then not in `output`. */
+    struct shelf *shelf;
+    uint64_t shelve, shelved, unread;
     /* Requests not yet released. Release order, so that the last to release sees all reads done. */
     _Atomic uint32_t refs;
     uint32_t keepers;          /* under the lock: requests that keep it (dispatch_keep) */
@@ -154,15 +162,35 @@ bool dispatch_cancel(struct dispatch *dispatch, struct inflight *inflight);
  * Requests that were not submitted are passed over. */
 void dispatch_cancel_all(struct dispatch *dispatch, struct inflight *first);
 
-/* Where output k of a request that ran lies. */
-static inline const void *inflight_output(const struct inflight *inflight, uint32_t k)
+_Static_assert(MESSAGE_MAX_TENSORS <= 64, "outputs are bits");
+
+/* Where output k of a request begins in the output buffer of its batch. */
+static inline size_t inflight_output_offset(const struct inflight *inflight, uint32_t k)
 {
-    if (inflight->batch->results)
-        return inflight->batch->results->outputs[k].data;
     const struct engine_binding *outputs =
         engine_point_outputs(inflight->model->info, inflight->point);
-    return (const uint8_t *)inflight->batch->output + inflight->batch->profile->out_offset[k] +
-           inflight->first * outputs[k].instance_bytes;
+    return inflight->batch->profile->out_offset[k] + inflight->first * outputs[k].instance_bytes;
+}
+
+/* Where output k of a request that ran lies. NULL: on the shelf alone, because all requests of its
+ * batch said that nobody reads it here. */
+static inline const void *inflight_output(const struct inflight *inflight, uint32_t k)
+{
+    const struct batch *batch = inflight->batch;
+    if (batch->results)
+        return batch->results->outputs[k].data;
+    if (batch->shelved & batch->unread & UINT64_C(1) << k)
+        return NULL;
+    return (const uint8_t *)batch->output + inflight_output_offset(inflight, k);
+}
+
+/* Where it lies on the device; NULL: it does not. */
+static inline const void *inflight_output_shelved(const struct inflight *inflight, uint32_t k)
+{
+    const struct batch *batch = inflight->batch;
+    if (!(batch->shelved & UINT64_C(1) << k))
+        return NULL;
+    return shelf_at(batch->shelf, inflight_output_offset(inflight, k));
 }
 
 /* The shape of output k of a request, whose sizes are its own. */
@@ -183,7 +211,8 @@ void inflight_key(struct inflight *inflight);
 
 /* Says that the outputs of a request that ran stay in use for longer than it takes to write a
  * reply: until other requests have run. False: too many of the worker's buffers are kept already,
- * and the outputs have to be copied; else workers could wait for each other. Any thread. */
+ * and the outputs have to be copied; else workers could wait for each other. Never false of a
+ * batch with a shelf. Any thread. */
 bool dispatch_keep(struct inflight *inflight) MUST_USE;
 
 /* The request's outputs are no longer needed. Batches that nobody holds any more are collected in
@@ -222,6 +251,11 @@ enum status dispatch_model_load_beside(struct dispatch *dispatch, const struct c
 enum status dispatch_pipeline_load(struct dispatch *dispatch, const struct config *config,
                                    const char *name, const char *version, struct pipeline *pipeline,
                                    struct model **out, struct error *err);
+/* Sees to it that every worker has shelves (engine.h) for batches of so many bytes, on a device
+ * with memory of its own. Without them steps hand everything over through the host, which is all
+ * that an error means. To be called on the thread that loads. */
+enum status dispatch_shelves_grow(struct dispatch *dispatch, size_t size, struct error *err);
+
 /* Runs a model that serves nobody yet, `count` times on every worker, and drops its outputs. */
 struct dispatch_trial {
     struct model *model;

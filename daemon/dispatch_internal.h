@@ -6,6 +6,7 @@
  *   dispatch_worker.c  the workers' callbacks
  *   dispatch_run.c     how a batch runs, and what is done about one that fails
  *   dispatch_model.c   models come and go
+ *   dispatch_shelf.c   shelves for outputs that stay on the device
  *   dispatch_hang.c    how long batches take, and which take too long
  *   dispatch_key.c     which requests may share a batch
  */
@@ -37,6 +38,13 @@ struct dispatch_worker {
     size_t output_size;
     void *spare[DISPATCH_OUTPUTS];
     uint32_t n_spare;
+    /* Those that no batch has, and the bytes for which each of the worker's has room. */
+    struct shelf *shelves[DISPATCH_KEPT];
+    uint32_t n_shelves;
+    size_t shelf_size;
+
+    /* All of them; NULL: not made yet. The thread that loads. */
+    struct shelf *all_shelves[DISPATCH_KEPT];
 };
 
 struct dispatch {
@@ -79,6 +87,13 @@ void dispatch_decide(struct dispatch *dispatch, uint64_t now_ns, struct dispatch
 void dispatch_carry_out(struct dispatch *dispatch, const struct dispatch_decided *decided);
 /* Under the lock: the batch can be used again. Returns a buffer that is now too small, or NULL. */
 void *dispatch_batch_recycle(struct dispatch_worker *worker, struct batch *batch);
+
+/* Gives the batch a shelf, if there is one that is large enough for its profile. A batch with a
+ * shelf is kept from then on, so that what is on it can be. The worker's thread. */
+void dispatch_shelf_take(struct dispatch *dispatch, struct batch *batch);
+/* Under the lock: takes it back. */
+void dispatch_shelf_give(struct dispatch_worker *worker, struct batch *batch);
+void dispatch_shelves_free(struct dispatch_worker *worker);
 
 /* Runs `instances` instances, which were gathered. Then each request that was gathered has its
  * cause; one that expired meanwhile no longer belongs to the batch. The worker's thread. */

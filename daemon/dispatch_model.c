@@ -226,6 +226,28 @@ static struct model *model_new(struct dispatch *d, const char *name, const char 
     return model;
 }
 
+/* Steps leave on the device what others take, as far as there is memory for it. */
+static void pipeline_shelves(struct dispatch *d, const struct config *config, const char *name,
+                             const struct pipeline *pipeline)
+{
+    size_t size = 0, all;
+    struct error err;
+    for (uint32_t s = 0; s < pipeline->n_steps; s++)
+        if (pipeline->steps[s].shelve)
+            size = MAX(size, pipeline->steps[s].model->info->out_bytes_max);
+    if (!size || !engine_device_apart(d->config.device))
+        return;
+    if (!checked_mul(size, (size_t)d->config.workers * DISPATCH_KEPT, &all) ||
+        all > fits_model_bytes(&config->limits))
+        error_set(&err, STATUS_RESOURCE_EXHAUSTED, "it takes more than limits.model_bytes");
+    else if (!dispatch_shelves_grow(d, size, &err))
+        return;
+    log_write(d->config.log, LOG_WARNING,
+              "pipeline '%s': no memory of the device for %zu bytes between steps (%s): larger "
+              "batches go through the host",
+              name, size, err.text);
+}
+
 enum status dispatch_pipeline_load(struct dispatch *d, const struct config *config,
                                    const char *name, const char *version, struct pipeline *pipeline,
                                    struct model **out, struct error *err)
@@ -247,6 +269,7 @@ enum status dispatch_pipeline_load(struct dispatch *d, const struct config *conf
         model_destroy(d, model);
         return status;
     }
+    pipeline_shelves(d, config, name, pipeline);
     *out = model;
     return STATUS_OK;
 }

@@ -14,6 +14,9 @@
  * Requests that differ in an input which all instances of a batch share run in parts, too, each of
  * requests that agree. Their keys keep them apart (dispatch_key.c), unless two keys happen to be
  * equal.
+ *
+ * A batch that runs as a whole leaves on its shelf what pipelines' next steps take from there
+ * (dispatch_shelf.c); one that runs in parts leaves everything on the host.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -100,7 +103,10 @@ static enum status part_execute(struct dispatch *d, struct batch *batch, struct 
     const struct engine_batch what = {.point = batch->point,
                                       .instances = part->instances,
                                       .requests = &lane->requests[part->first],
-                                      .n_requests = part->n};
+                                      .n_requests = part->n,
+                                      .shelf = output == batch->output ? batch->shelf : NULL,
+                                      .shelve = batch->shelve,
+                                      .unread = batch->unread};
     TRY(context_enqueue_batch(lane->context, &what, lane->inputs, output, &batch->err));
     if (engine_device_apart(d->config.device)) {
         status = context_wait_inputs(lane->context, &batch->err);
@@ -395,6 +401,20 @@ static void disagreed_run(struct dispatch *d, struct batch *batch, struct model_
     expired_drop(batch);
 }
 
+/* What the requests of the batch say of their outputs: what anybody takes from the shelf, and what
+ * nobody reads on the host. */
+static void wishes_take(struct batch *batch)
+{
+    batch->shelve = 0;
+    batch->unread = UINT64_MAX;
+    for (struct batcher_item *item = gathered(batch, batch->items); item;
+         item = gathered(batch, item->next)) {
+        const struct inflight *inflight = dispatch_inflight_of(item);
+        batch->shelve |= inflight->shelve;
+        batch->unread &= inflight->unread;
+    }
+}
+
 void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
                         uint32_t instances)
 {
@@ -403,6 +423,7 @@ void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_la
                                .n = atomic_load_explicit(&batch->refs, memory_order_relaxed),
                                .instances = instances};
     bool spent = false;
+    wishes_take(batch);
     batch->instances = instances;
     batch->times = (struct engine_times){0};
     batch->profile = engine_profile_for(batch->model->engine, batch->point, instances);
@@ -411,8 +432,11 @@ void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_la
         requests_count(&batch->model->stats, batch, clock_now_ns() - start_ns);
         return;
     }
+    if (batch->shelve)
+        dispatch_shelf_take(d, batch);
     enum status status = part_run(d, batch, lane, &whole, batch->output, &batch->times, &spent);
     if (!status) {
+        batch->shelved = batch->shelf ? context_shelved(lane->context) : 0;
         batch->run_ns = clock_now_ns() - start_ns;
         run_count(model_stats(batch->model), &whole, &batch->times);
     } else if (!spent && whole.n > 1 && may_split(d, batch) &&

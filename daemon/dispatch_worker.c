@@ -39,6 +39,7 @@ static uint32_t batch_gather(struct batch *batch, struct model_lane *lane, uint6
         for (uint32_t k = 0; k < info->n_inputs; k++)
             lane->spans[(size_t)k * batch->model->max_items + n] = inflight->spans[k];
         lane->requests[n].instances = item->instances;
+        lane->requests[n].shelved = inflight->whole ? inflight->shelved : NULL;
         memcpy(lane->requests[n].values, inflight->values,
                info->n_free * sizeof(inflight->values[0]));
         inflight->cause = CAUSE_OK;

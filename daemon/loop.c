@@ -100,6 +100,7 @@ struct inflight *loop_inflight_take(struct loop *loop)
     inflight->serial = ++loop->next_serial;
     inflight->loop = loop->index;
     inflight->submitted = inflight->cancelled = inflight->parked = inflight->told = false;
+    inflight->shelve = inflight->unread = 0;
     inflight->trace = NULL;
     inflight->slab = inflight->texts = inflight->run = inflight->rooms = NULL;
     inflight->whole = NULL;

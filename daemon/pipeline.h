@@ -22,6 +22,11 @@
  * sizes a run tells (`open`) have no place there: if one has to be copied, its memory is taken
  * then.
  *
+ * On a device with memory of its own a step leaves what others take on a shelf (engine.h), too, and
+ * they take it from there. What is on the shelf has no copy on the host, if nobody there reads one:
+ * the client, or the processor on behalf of the step that takes it (engine_input_apart), or another
+ * request of the same batch. Either way the kept output buffer keeps the shelf.
+ *
  * Each step is checked like a request, by the shapes that its inputs have by then: it may be
  * padded, wait for an engine of its sizes (shapes.h), or be refused.
  */
@@ -51,6 +56,8 @@ struct pipeline_value {
     size_t bytes;            /* of one instance, or of all of it; the most, as far as it is known */
     uint32_t maker;          /* the step */
     uint32_t users;          /* steps that read it; an output of the pipeline is one more */
+    bool taken;              /* a step reads it */
+    bool watched;            /* and somebody reads it on the host, even if it is on the device */
 };
 
 struct pipeline_step {
@@ -60,6 +67,8 @@ struct pipeline_step {
     uint32_t waits;    /* inputs that steps make */
     uint32_t *inputs;  /* the value of each input of the model */
     uint32_t *outputs; /* of each output, PIPELINE_NONE: nobody wants it */
+    uint64_t shelve;   /* outputs that steps take, by bits, */
+    uint64_t unread;   /* and those that nobody reads on the host if they are on the device */
 };
 
 #define PIPELINE_NONE UINT32_MAX

@@ -303,6 +303,34 @@ static void uses_count(struct pipeline *p)
                 p->steps[s].outputs[k] = PIPELINE_NONE;
 }
 
+/* Whether the step's model takes the input from the device alone. */
+static bool takes_apart(const struct pipeline_step *step, uint32_t input)
+{
+    const struct engine *engine = step->model->engine;
+    return engine && engine_input_apart(engine, input);
+}
+
+/* Finds the tensors that may stay on the device between steps. Late results never do. */
+static void shelves_bind(struct pipeline *p)
+{
+    for (uint32_t k = 0; k < p->info.n_outputs; k++)
+        p->values[p->outputs[k]].watched = true;
+    for (uint32_t s = 0; s < p->n_steps; s++)
+        for (uint32_t k = 0; k < p->steps[s].model->info->n_inputs; k++) {
+            struct pipeline_value *value = &p->values[p->steps[s].inputs[k]];
+            value->taken = true;
+            value->watched |= !takes_apart(&p->steps[s], k);
+        }
+    for (uint32_t s = 0; s < p->n_steps; s++)
+        for (uint32_t k = 0; k < p->steps[s].model->info->n_outputs; k++) {
+            uint32_t v = p->steps[s].outputs[k];
+            if (v == PIPELINE_NONE || !p->values[v].taken || p->steps[s].model->info->late)
+                continue;
+            p->steps[s].shelve |= UINT64_C(1) << k;
+            p->steps[s].unread |= (uint64_t)!p->values[v].watched << k;
+        }
+}
+
 /* --- what clients see --- */
 
 static struct engine_binding binding_of(const struct pipeline_value *value)
@@ -382,6 +410,7 @@ static enum status pipeline_make(struct binder *b)
     TRY(info_make(b));
     p->n_values = b->n_values;
     uses_count(p);
+    shelves_bind(p);
     return STATUS_OK;
 }
 

@@ -25,9 +25,10 @@
 #include "daemon/trace.h"
 
 struct run_value {
-    const void *data;   /* NULL: not made yet */
-    struct shape shape; /* once it is made */
-    void *room;         /* for a copy; NULL: none was set aside */
+    const void *data;    /* NULL: not made yet, or on the device alone */
+    const void *shelved; /* where it is on the device; NULL: nowhere */
+    struct shape shape;  /* once it is made */
+    void *room;          /* for a copy; NULL: none was set aside */
     size_t room_bytes;
 };
 
@@ -334,8 +335,11 @@ static void step_fill(struct inflight *step, const struct pipeline_run *run, uin
             shape_bytes(&value->shape, run->pipeline->values[what->inputs[k]].dtype, &bytes);
         assert(sized); /* it has been made, or has come */
         step->spans[k] = (struct engine_span){value->data, bytes};
+        step->shelved[k] = value->shelved;
         step->use_bytes += bytes;
     }
+    step->shelve = what->shelve;
+    step->unread = what->unread;
 }
 
 /* Finds out what the step asks of its model, as admission does of a request. */
@@ -457,9 +461,11 @@ static enum status outputs_place(struct loop *loop, struct pipeline_run *run, st
         void *room = keep ? NULL : room_of(loop, run, v, bytes);
         if (!keep && !room)
             return error_plain(err, CAUSE_OVER_BUDGET);
+        assert(keep || made); /* what is on a shelf alone is kept: see dispatch_keep */
         if (!keep && bytes)
             memcpy(room, made, bytes);
         value->data = keep ? made : room;
+        value->shelved = keep ? inflight_output_shelved(step, k) : NULL;
     }
     if (keep)
         run->steps[step->step].kept = step;

@@ -35,6 +35,8 @@ ADMIN = {"repository_mode": "explicit", "repository_load": ["*"],
                          "rights": ["infer", "describe", "status", "admin"]}]}
 SLOW = {"device": "fault", "workers": 2}
 SLOW_ENV = {"INFERD_FAULT_SCRIPT": "on=cpu;launch:delay=100ms"}
+APART = {"INFERD_FAULT_SCRIPT": "on=cpu;apart"}
+SLOW_APART = {"INFERD_FAULT_SCRIPT": "on=cpu;apart;launch:delay=100ms"}
 WEIGHTS = struct.pack("<12f", *(0.01 * ((7 * i) % 11 - 5) for i in range(12)))
 FLOAT_OF = 1  # Cast's `to`
 
@@ -194,7 +196,10 @@ class Digits(harness.Served):
                            digits=DIGITS, diamond=DIAMOND,
                            lookup=ensemble([("n", "INT64", 1)], [("y", "FP32", "1, 2")],
                                            step("rows", {"n": "n"}, {"y": "y"})))
-        cls.server = cls.r.serve({"workers": 2, "io_threads": 2, "max_delay_us": 200})
+        cls.server = cls.r.serve(dict({"workers": 2, "io_threads": 2, "max_delay_us": 200},
+                                      **cls.device), env=cls.env)
+
+    device, env = {}, None
 
     def test_the_result_is_that_of_its_models_in_a_row(self):
         numbers = random.Random(1)
@@ -331,11 +336,17 @@ class Digits(harness.Served):
                 self.assertIn(why, reply.message)
 
 
+class DigitsApart(Digits):
+    """The same on a device with memory of its own, on which tensors stay between the steps."""
+    device, env = {"device": "fault"}, APART
+
+
 class Changes(unittest.TestCase):
     """Steps' models come, go and fail while requests are on their way."""
+    env = SLOW_ENV
 
     def start(self, r, **more):
-        return r.serve(dict(ADMIN, **SLOW, **more.pop("config", {})), env=SLOW_ENV, **more)
+        return r.serve(dict(ADMIN, **SLOW, **more.pop("config", {})), env=self.env, **more)
 
     def test_a_step_that_is_unloaded_or_exchanged_serves_what_has_begun(self):
         r = Repository(["copy", "twice"], line=LINE)
@@ -430,6 +441,11 @@ class Changes(unittest.TestCase):
             self.assertEqual(c.call(wire.INFER, line).status, wire.OK)
             harness.until(lambda: wire.one(c.call(wire.STATUS).body, 9, 0) == 0)
             self.assertEqual(wire.one(c.call(wire.STATUS).body, 8, 0), 0)  # bytes
+
+
+class ChangesApart(Changes):
+    """The same on a device with memory of its own."""
+    env = SLOW_APART
 
 
 class Traces(unittest.TestCase):

@@ -10,6 +10,7 @@
 
 #include "daemon/identity.h"
 #include "daemon/loop.h"
+#include "daemon/pipeline.h"
 #include "proto/frame.h"
 #include "tests/test.h"
 #include "tests/unit/daemon/toy_engine.h"
@@ -18,6 +19,7 @@ static struct shared shared;
 static struct config *config;
 static struct model *retired;
 static uint32_t queue_limit;
+static bool with_line;
 
 static void deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
 {
@@ -42,6 +44,30 @@ static void on_retire(void *user, struct model *model)
     (void)user;
     model->next = retired;
     retired = model;
+}
+
+/* Three toys in a row, below the name "line". */
+static void line_add(struct table *table)
+{
+    static const char text[] =
+        "platform: 'ensemble' input { name: 'x' } output { name: 'y' } ensemble_scheduling {"
+        "step { model_name: 'toy' input_map { key: 'x' value: 'x' }"
+        "       output_map { key: 'y' value: 'a' } }"
+        "step { model_name: 'toy' input_map { key: 'x' value: 'a' }"
+        "       output_map { key: 'y' value: 'b' } }"
+        "step { model_name: 'toy' input_map { key: 'x' value: 'b' }"
+        "       output_map { key: 'y' value: 'y' } } }";
+    struct model_file *file;
+    struct pipeline *pipeline;
+    struct model *model;
+    struct error err;
+    assert_int_equal(model_file_parse("test", text, strlen(text), "line", NULL, &file, &err), 0);
+    assert_int_equal(pipeline_bind(table, file, &pipeline, &err), 0);
+    assert_int_equal(
+        dispatch_pipeline_load(shared.dispatch, config, "line", "1", pipeline, &model, &err), 0);
+    model_file_free(file);
+    assert_true(table_add(table, "line", "1", MODEL_READY, NULL, model));
+    table_sort(table);
 }
 
 /* Loop 0 runs on a thread of its own here. */
@@ -71,10 +97,12 @@ static int setup_device(bool apart)
         dispatch_model_load(shared.dispatch, config, &toy_config, "1", toy_engine_new(128), &model,
                             &err) != STATUS_OK)
         return -1;
-    struct table *table = table_new(config, 1);
+    struct table *table = table_new(config, 2);
     if (!table || identities_new(config, NULL, &table->identities, &err) != STATUS_OK ||
         !table_add(table, name, "1", MODEL_READY, NULL, model))
         return -1;
+    if (with_line)
+        line_add(table);
     enum status s = loop_new(&shared, 0, table, &shared.loops[0], &err);
     table_unref(table);
     shared.n_loops = 1;
@@ -103,6 +131,15 @@ static int setup_apart(void **state)
     return setup_device(true);
 }
 
+static int setup_line(void **state)
+{
+    (void)state;
+    with_line = true;
+    int failed = setup_device(true);
+    with_line = false;
+    return failed;
+}
+
 static int teardown(void **state)
 {
     (void)state;
@@ -117,7 +154,8 @@ static int teardown(void **state)
     }
     dispatch_free(shared.dispatch);
     config_free(config);
-    return atomic_load(&toy.buffers) || atomic_load(&toy.contexts) || budget_used(&shared.budget) ||
+    return atomic_load(&toy.buffers) || atomic_load(&toy.contexts) || atomic_load(&toy.engines) ||
+           atomic_load(&toy.shelves) || budget_used(&shared.budget) ||
            atomic_load(&shared.connections);
 }
 
@@ -316,6 +354,79 @@ static void refusals_say_why_and_when_to_try_again(void **state)
     close(other);
 }
 
+/* A request to the pipeline, alone: each step but the last leaves its output on a shelf, and there
+ * alone, and the next one takes it from there. */
+static void line_serves(int peer, uint64_t id)
+{
+    int fetched = atomic_load(&toy.fetched), alone = atomic_load(&toy.alone);
+    uint64_t value;
+    ask(peer, id, 100, "line", 0);
+    assert_int_equal(receive(peer, &value), id);
+    assert_int_equal(value, 103);
+    assert_int_equal(atomic_load(&toy.fetched), fetched + 2);
+    assert_int_equal(atomic_load(&toy.alone), alone + 2);
+}
+
+/* The toy leaves rubbish on the host instead of what stays on the device, so that nobody can have
+ * read that. */
+static void tensors_stay_on_the_device_between_steps(void **state)
+{
+    (void)state;
+    int peers[4];
+    for (int p = 0; p < 4; p++)
+        peers[p] = peer_open();
+    for (uint64_t id = 1; id <= 20; id++)
+        line_serves(peers[0], id);
+    for (uint64_t id = 1; id <= 50; id++) /* in batches, and with more of them than shelves */
+        for (int p = 0; p < 4; p++)
+            ask(peers[p], id, 1000 * (uint64_t)p + id, id % 3 ? "line" : "toy", 0);
+    for (int p = 0; p < 4; p++)
+        for (int k = 0; k < 50; k++) {
+            uint64_t value, id = receive(peers[p], &value);
+            assert_int_equal(value, 1000 * (uint64_t)p + id + (id % 3 ? 3 : 1));
+        }
+    line_serves(peers[0], 99);
+    for (int p = 0; p < 4; p++)
+        close(peers[p]);
+}
+
+/* More often than there are shelves: a step fails, a client leaves while a step runs, and one
+ * cannot wait for the next step. */
+static void what_ends_early_gives_its_shelf_back(void **state)
+{
+    (void)state;
+    int peer = peer_open();
+    for (uint64_t i = 0; i < 8; i++) {
+        uint64_t at = 10 * i;
+        atomic_store(&toy.poison, 1000); /* of the inputs 999, 1000, 1001 the last one */
+        ask(peer, at + 1, 999, "line", 0);
+        assert_int_equal(receive_any(peer)->status, STATUS_INVALID_ARGUMENT);
+        line_serves(peer, at + 2);
+        toy_gate_close();
+        int gone = peer_open();
+        ask(gone, 1, 100, "line", 0);
+        for (int k = 0; k < 2 + (int)(i % 3); k++) { /* a gate before each step, and one behind */
+            for (int n = 0; n < 5000 && !toy_gate_holds(); n++)
+                usleep(1000);
+            assert_true(k == 1 + (int)(i % 3) || toy_gate_pass());
+        }
+        close(gone);
+        for (int n = 0; n < 5000 && atomic_load(&shared.connections) > 1; n++)
+            usleep(1000);
+        toy_gate_open();
+        for (int n = 0; n < 5000 && budget_used(&shared.budget); n++)
+            usleep(1000);
+        assert_int_equal(budget_used(&shared.budget), 0);
+        line_serves(peer, at + 3);
+        atomic_store(&toy.delay_ns, 20 * 1000 * 1000);
+        ask(peer, at + 4, 100, "line", 30 * 1000);
+        assert_int_equal(receive_any(peer)->status, STATUS_DEADLINE_EXCEEDED);
+        atomic_store(&toy.delay_ns, 0);
+        line_serves(peer, at + 5);
+    }
+    close(peer);
+}
+
 int main(void)
 {
     struct rlimit limit;
@@ -331,6 +442,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(connections_may_be_open_at_the_stop, setup, teardown),
         cmocka_unit_test_setup_teardown(requests_and_replies, setup_apart, teardown),
         cmocka_unit_test_setup_teardown(payloads_are_free_before_the_reply, setup_apart, teardown),
+        cmocka_unit_test_setup_teardown(tensors_stay_on_the_device_between_steps, setup_line,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_ends_early_gives_its_shelf_back, setup_line, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/runtime/internal.h"
 #include "tests/test.h"
 #include "tests/unit/daemon/bound.h"
 
@@ -238,6 +239,51 @@ static void instances_are_counted_wherever_they_are(void **state)
     pipeline_free(p);
 }
 
+static struct model *model_of(const char *name)
+{
+    struct table *table = bound_table();
+    for (uint32_t i = 0; i < table->n; i++)
+        if (strcmp(table->entries[i].name, name) == 0)
+            return table->entries[i].model;
+    fail_msg("no model %s", name);
+    return NULL;
+}
+
+/* The output of the first step, in what it leaves on the device and what it need not copy. */
+static void first_step(const char *text, uint64_t shelve, uint64_t unread)
+{
+    struct pipeline *p = bound(text);
+    assert_int_equal(p->steps[0].shelve, shelve);
+    assert_int_equal(p->steps[0].unread, unread);
+    for (uint32_t s = 1; s < p->n_steps; s++)
+        assert_int_equal(p->steps[s].shelve, 0);
+    pipeline_free(p);
+}
+
+static void tensors_between_steps_stay_on_the_device(void **state)
+{
+    (void)state;
+    struct model *a = model_of("a"), *f = model_of("f"), *t = model_of("t");
+    struct engine engine = {.info = *a->info}, chosen = {.info = *f->info},
+                  third = {.info = *t->info};
+    struct device host;
+    const char *chain = IN("x") OUT("z") STEPS(A("x", "y") A("y", "z"));
+    first_step(chain, 1, 0); /* nothing is known of who reads it */
+    first_step(IN("p") OUT("z") STEPS(L("p", "y") A("y", "z")), 0, 0);
+    a->engine = &engine;
+    first_step(chain, 1, 1);
+    first_step(IN("x") OUT("z") OUT("y") STEPS(A("x", "y") A("y", "z")), 1, 0); /* the client */
+    first_step(IN("x") OUT("y") STEPS(A("x", "y")), 0, 0);
+    engine.host = &host; /* layers on the CPU */
+    first_step(chain, 1, 0);
+    engine.host = NULL;
+    f->engine = &chosen;
+    assert_false(engine_input_apart(&chosen, 0)); /* it may be padded */
+    assert_false(engine_input_apart(&third, 0));  /* it counts instances in between, */
+    assert_false(engine_input_apart(&third, 1));  /* or shares them */
+    f->engine = a->engine = NULL;
+}
+
 static void steps_and_levels_are_bounded(void **state)
 {
     (void)state;
@@ -276,6 +322,7 @@ int main(void)
         cmocka_unit_test(ranges_narrow_each_other),
         cmocka_unit_test(sizes_that_contradict_are_refused),
         cmocka_unit_test(instances_are_counted_wherever_they_are),
+        cmocka_unit_test(tensors_between_steps_stay_on_the_device),
         cmocka_unit_test(steps_and_levels_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, end);

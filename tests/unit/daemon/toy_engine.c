@@ -25,8 +25,16 @@ struct lane {
     int unused;
 };
 
+enum { SHELF_BYTES = 1 << 20 };
+
+struct shelf {
+    _Atomic size_t size;
+    _Alignas(64) uint8_t bytes[SHELF_BYTES];
+};
+
 struct context {
     struct engine *engine;
+    uint64_t shelved;
     enum status result;
     struct error err;
 };
@@ -43,6 +51,7 @@ void toy_reset(void)
     toy_gate_open();
     atomic_store(&toy.contexts_allowed, -1);
     atomic_store(&toy.buffers_allowed, -1);
+    atomic_store(&toy.shelves_allowed, -1);
 }
 
 struct device *toy_device(void)
@@ -208,6 +217,51 @@ void engine_buffer_free(struct device *device, void *buffer)
     free(b);
 }
 
+/* --- shelves --- */
+
+enum status shelf_new(struct device *device, struct shelf **out, struct error *err)
+{
+    assert(device == toy_device());
+    if (!allowed(&toy.shelves_allowed))
+        return error_no_memory(err, "a shelf");
+    struct shelf *shelf = aligned_alloc(64, sizeof(*shelf));
+    assert(shelf);
+    atomic_init(&shelf->size, 0);
+    atomic_fetch_add(&toy.shelves, 1);
+    *out = shelf;
+    return STATUS_OK;
+}
+
+enum status shelf_grow(struct shelf *shelf, size_t size, struct error *err)
+{
+    if (size > SHELF_BYTES)
+        return error_no_memory(err, "a shelf");
+    atomic_store(&shelf->size, MAX(atomic_load(&shelf->size), size));
+    return STATUS_OK;
+}
+
+const void *shelf_at(const struct shelf *shelf, size_t offset)
+{
+    return shelf->bytes + offset;
+}
+
+void shelf_free(struct shelf *shelf)
+{
+    atomic_fetch_sub(&toy.shelves, shelf != NULL);
+    free(shelf);
+}
+
+bool engine_input_apart(const struct engine *engine, uint32_t index)
+{
+    (void)engine;
+    return index == 0;
+}
+
+uint64_t context_shelved(const struct context *ctx)
+{
+    return ctx->shelved;
+}
+
 enum status lane_new(struct device *device, struct lane **out, struct error *err)
 {
     (void)err;
@@ -278,6 +332,32 @@ enum status context_enqueue_at(struct context *ctx, uint32_t point, uint32_t bat
     return context_enqueue_batch(ctx, &what, inputs, out, err);
 }
 
+/* The bytes of a span, from a shelf if they are on one. */
+static const char *bytes_of(const struct engine_batch *batch, const struct engine_input *input,
+                            uint32_t i)
+{
+    const struct engine_request *request = batch->requests ? &batch->requests[i] : NULL;
+    if (!request || !request->shelved || !request->shelved[0])
+        return input->spans[i].data;
+    atomic_fetch_add(&toy.fetched, 1);
+    return request->shelved[0];
+}
+
+/* Leaves the output on the shelf; what nobody reads on the host is nothing there. */
+static void put(struct context *ctx, const struct engine_batch *batch, void *out)
+{
+    size_t size = 8 * (size_t)ctx->engine->out * batch->instances;
+    ctx->shelved = batch->shelf ? batch->shelve & 1 : 0;
+    if (!ctx->shelved)
+        return;
+    assert(size <= atomic_load(&batch->shelf->size));
+    memcpy(batch->shelf->bytes, out, size);
+    if (!(batch->unread & 1))
+        return;
+    memset(out, 0xee, size);
+    atomic_fetch_add(&toy.alone, 1);
+}
+
 enum status context_enqueue_batch(struct context *ctx, const struct engine_batch *batch,
                                   const struct engine_input *inputs, void *out, struct error *err)
 {
@@ -296,7 +376,7 @@ enum status context_enqueue_batch(struct context *ctx, const struct engine_batch
         gate_stop();
     for (uint32_t i = 0; i < inputs->n_spans; i++) {
         size_t instances = inputs->spans[i].size / (8 * (size_t)e->in);
-        const char *from = inputs->spans[i].data;
+        const char *from = bytes_of(batch, inputs, i);
         assert(instances <= left);
         for (size_t k = 0; k < instances; k++, from += 8 * (size_t)e->in, to += e->out)
             if (!instance_run(e, from, to, &x))
@@ -306,6 +386,7 @@ enum status context_enqueue_batch(struct context *ctx, const struct engine_batch
         left -= instances;
     }
     assert(left == 0);
+    put(ctx, batch, out);
     return STATUS_OK;
 }
 

@@ -13,7 +13,10 @@
 
 struct toy {
     _Atomic int buffers, contexts, lanes, engines; /* alive */
+    _Atomic int shelves, shelves_allowed;          /* alive; as below */
     _Atomic int batches;
+    _Atomic int fetched;          /* inputs that were taken from shelves */
+    _Atomic int alone;            /* batches whose output went to a shelf alone */
     _Atomic uint64_t frame_bytes; /* bytes in which loops keep frames, now */
     /* Set by tests; read by workers. */
     _Atomic uint64_t delay_ns;
