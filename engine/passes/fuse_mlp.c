@@ -17,9 +17,9 @@
  *           3e8 multiplications in 16 bits and 2e7 in FP32; longer chains save more launches.
  *           These are estimates from the hardware's rates.
  *   layer   each block reads all weights by itself, some 28 KiB a microsecond on an H200, where a
- *           layer of its own takes 1.8 us there and 0.8 us within a chain (ten layers of 64: 11.1 us
- *           instead of 18; of four layers with 196 KiB: 9.4 us instead of 8). So a chain has no
- *           more than LAYER_BYTES of weights for each of its layers.
+ *           layer takes 1.8 us by itself and 0.8 us within a chain (ten layers of 64: 11.1 us
+ *           instead of 18; four layers with 196 KiB: 9.4 us instead of 8). So a chain has no more
+ *           than LAYER_BYTES of weights for each of its layers.
  *
  * The pass acts only when a round has changed nothing before it: other passes know products, not
  * chains, and may still find something to fold into one.

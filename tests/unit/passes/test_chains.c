@@ -180,8 +180,8 @@ static uint32_t nodes_of(const char *text, uint64_t room, bool is_short, bool un
     return n;
 }
 
-/* Layers of 9,216 weights are short enough in 16 bits alone: of a model of 16 bits, or where FP32 is
- * stored as such. */
+/* Layers of 9,216 weights are short enough in 16 bits alone: of a model of 16 bits, or where FP32
+ * is stored as such. */
 static void sizes_follow_the_type(void **state)
 {
     static const char *const wide = "input x FP32[3,96]\n"
