@@ -164,15 +164,18 @@ __device__ __forceinline__ int nearest(float x)
 #endif
 }
 
+#ifdef INFERD_EMULATE
+inline uint32_t saturated(int v)
+{
+    return (uint32_t)(uint8_t)(v < -128 ? -128 : v > 127 ? 127 : v);
+}
+#endif
+
 /* Four integers, saturated, the first one lowest. */
 __device__ __forceinline__ uint32_t four_bytes(int a, int b, int c, int d)
 {
 #ifdef INFERD_EMULATE
-    const int all[4] = {a, b, c, d};
-    uint32_t word = 0;
-    for (int i = 0; i < 4; i++)
-        word |= (uint32_t)(uint8_t)(all[i] < -128 ? -128 : all[i] > 127 ? 127 : all[i]) << 8 * i;
-    return word;
+    return saturated(a) | saturated(b) << 8 | saturated(c) << 16 | saturated(d) << 24;
 #else
     uint32_t high, word;
     asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, 0;" : "=r"(high) : "r"(d), "r"(c));
