@@ -64,6 +64,17 @@ static void try_tactic(struct trial *trial, const struct case_kind *kind, uint64
     ir_graph_free(graph);
 }
 
+/* Rows of the tables of products on Hopper have tests of their own, on harder shapes: a third of
+ * them will do here. */
+static bool is_left_out(const struct tactic *tactic, uint64_t seed)
+{
+    enum { FIRST_FOR_BYTES = 17 };
+    uint32_t family = tactic->id >> 16, variant = cuda_tactic_variant(tactic);
+    bool row = family == CUDA_FAMILY_OWN_MATMUL ||
+               (family == CUDA_FAMILY_OWN_SCALED && variant >= FIRST_FOR_BYTES);
+    return row && (variant + seed) % 3 != 0;
+}
+
 static uint32_t try_case(struct trial *trial, const struct case_kind *kind, uint64_t seed,
                          enum precision precision)
 {
@@ -76,7 +87,8 @@ static uint32_t try_case(struct trial *trial, const struct case_kind *kind, uint
                                     &err))
         fail_msg("%s: %s", kind->name, err.text);
     for (uint32_t i = 0; i < list->n; i++)
-        try_tactic(trial, kind, seed, &list->items[i]);
+        if (!is_left_out(&list->items[i], seed))
+            try_tactic(trial, kind, seed, &list->items[i]);
     uint32_t n = list->n;
     ir_graph_free(asked);
     free(list);
@@ -341,7 +353,7 @@ static uint32_t try_bytes(struct trial *trial, const struct case_kind *kind, uin
     for (uint32_t i = 0; i < list->n; i++) {
         const struct tactic *tactic = &list->items[i];
         struct outcome out = {0};
-        if (!is_scaled(tactic))
+        if (!is_scaled(tactic) || is_left_out(tactic, seed))
             continue;
         struct ir_graph *graph = ranged_case(kind, seed, &subject);
         if (trial_run(trial, &subject, graph, tactic, 0, &out, &err))
