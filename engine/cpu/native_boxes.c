@@ -100,8 +100,8 @@ static void pool_region(const struct native_op *op, int64_t region, float *bins)
 static void run_roi(void *user, int64_t first, int64_t end)
 {
     const struct native_op *op = user;
-    float *bins =
-        (float *)((char *)op->workspace + op->workspace_bytes + team_thread() * op->thread_bytes);
+    float *bins = (float *)(void *)((char *)op->workspace + op->workspace_bytes +
+                                    team_thread() * op->thread_bytes);
     for (int64_t region = first; region < end; region++)
         pool_region(op, region, bins);
 }

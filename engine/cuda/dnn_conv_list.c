@@ -243,7 +243,7 @@ enum status conv_list(struct cuda_dnn *dnn, const struct ir_graph *graph,
                       bool few, struct conv_choice *out, uint32_t *n, struct error *err)
 {
     struct conv conv;
-    uint32_t before = *n, first = *n;
+    uint32_t before = *n, first = before;
     if (conv_read(graph, node, io, layout, CONV_BIAS_IO, &conv))
         TRY(list_pattern(dnn, &conv, strict, few, out, n, &first, err));
     uint32_t middle = *n;
