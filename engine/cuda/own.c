@@ -77,6 +77,27 @@ void own_window_add_height(struct kernel_window *w)
     w->pad[0] = 0;
 }
 
+bool own_window_images(const struct kernel_window *window, const int64_t *x, const int64_t *y,
+                       struct kernel_images *out)
+{
+    struct kernel_window w = *window;
+    if (window->spatial > 2)
+        return false;
+    if (window->spatial == 1)
+        own_window_add_height(&w);
+    *out = (struct kernel_images){.images = x[0], .channels = x[1]};
+    for (int32_t d = 0; d < 2; d++) {
+        int32_t at = d + window->spatial; /* of x's dims; 1: it has no height */
+        out->in[d] = at >= 2 ? x[at] : 1;
+        out->out[d] = at >= 2 ? y[at] : 1;
+        out->kernel[d] = w.kernel[d];
+        out->stride[d] = w.stride[d];
+        out->dilation[d] = w.dilation[d];
+        out->pad[d] = w.pad[d];
+    }
+    return true;
+}
+
 static void op_free(struct backend_op *op)
 {
     free(op);

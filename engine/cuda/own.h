@@ -50,6 +50,11 @@ bool own_conv_window_read(const struct ir_node *node, const struct shape *w,
 void own_view_add_height(struct kernel_view *view);
 void own_window_add_height(struct kernel_window *window);
 
+/* The images that a convolution by this window reads, from dims [N, C, H, W] or [N, C, W] of x and
+ * y: those of one spatial dim have a height of 1. False: it has three. */
+bool own_window_images(const struct kernel_window *window, const int64_t *x, const int64_t *y,
+                       struct kernel_images *out);
+
 /* Whether a stored tactic asks for any input to be packed. */
 bool own_packed(const struct tactic *tactic);
 

@@ -91,24 +91,9 @@ static bool read_window(const struct ir_graph *graph, const struct ir_node *node
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     struct kernel_window window;
     bool even;
-    *out = (struct kernel_images){.images = x->dim[0], .channels = x->dim[1]};
-    if (lt_is_pointwise(node, x, w))
-        return true;
-    if (x->rank > 4 || !own_conv_window_read(node, w, &window, &even))
-        return false;
-    if (window.spatial == 1)
-        own_window_add_height(&window);
-    for (int32_t d = 0; d < 2; d++) {
-        uint32_t at = (uint32_t)d + x->rank - 2; /* a line has rank 3, and a height of 1 */
-        bool there = at >= 2;
-        out->in[d] = there ? x->dim[at] : 1;
-        out->out[d] = there ? y->dim[at] : 1;
-        out->kernel[d] = window.kernel[d];
-        out->stride[d] = window.stride[d];
-        out->dilation[d] = window.dilation[d];
-        out->pad[d] = window.pad[d];
-    }
-    return true;
+    *out = (struct kernel_images){0};
+    return lt_is_pointwise(node, x, w) || (own_conv_window_read(node, w, &window, &even) &&
+                                           own_window_images(&window, x->dim, y->dim, out));
 }
 
 static bool read_product(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,

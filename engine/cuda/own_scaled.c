@@ -180,8 +180,7 @@ static bool read_steps(struct scaled *s)
 /* The rows of x are pixels: as they lie, or as a window passes over them. */
 static bool read_rows(const struct ir_node *node, struct scaled *s)
 {
-    struct kernel_window w = s->window;
-    struct kernel_images *image = &s->tile.image;
+    const struct kernel_window *w = &s->window;
     bool point = true, padded = false;
     int64_t rows = 1;
     for (int32_t d = 0; d < s->y.rank; d++)
@@ -189,34 +188,21 @@ static bool read_rows(const struct ir_node *node, struct scaled *s)
     s->tile.rows = rows;
     s->tile.cols = s->filters;
     s->tile.depth = s->of_group * s->taps;
-    image->channels = s->of_group;
     if (node->op != IR_OP_CONV)
         return true;
-    for (int32_t d = 0; d < w.spatial; d++) {
-        point = point && w.kernel[d] == 1 && w.stride[d] == 1 && s->x.dim[2 + d] == s->y.dim[2 + d];
+    for (int32_t d = 0; d < w->spatial; d++) {
+        point =
+            point && w->kernel[d] == 1 && w->stride[d] == 1 && s->x.dim[2 + d] == s->y.dim[2 + d];
         padded = padded ||
-                 (s->y.dim[2 + d] - 1) * w.stride[d] + (w.kernel[d] - 1) * (int64_t)w.dilation[d] -
-                         w.pad[d] >=
+                 (s->y.dim[2 + d] - 1) * w->stride[d] +
+                         (w->kernel[d] - 1) * (int64_t)w->dilation[d] - w->pad[d] >=
                      s->x.dim[2 + d] ||
-                 w.pad[d] > 0;
+                 w->pad[d] > 0;
     }
     if (point && !padded)
         return true;
-    if (w.spatial > 2 || (padded && s->from.zero != 0))
-        return false;
-    image->images = s->x.dim[0];
-    if (w.spatial == 1)
-        own_window_add_height(&w);
-    for (int32_t d = 0; d < 2; d++) {
-        int32_t at = d + s->x.rank - 2; /* a line has a height of 1 */
-        image->in[d] = at >= 2 ? s->x.dim[at] : 1;
-        image->out[d] = at >= 2 ? s->y.dim[at] : 1;
-        image->kernel[d] = w.kernel[d];
-        image->stride[d] = w.stride[d];
-        image->dilation[d] = w.dilation[d];
-        image->pad[d] = w.pad[d];
-    }
-    return true;
+    return !(padded && s->from.zero != 0) &&
+           own_window_images(w, s->x.dim, s->y.dim, &s->tile.image);
 }
 
 static bool read_hopper(const struct ir_node *node, struct scaled *s)
@@ -337,20 +323,22 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     return ask->visit(ask->user, &tactic, err);
 }
 
-/* Of those for Hopper, the ones whose tiles are no wider than they need be. */
+/* Of those for Hopper, the ones whose tiles are no wider than they need be. They differ by how they
+ * are packed alone. */
 static enum status ask_hopper(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,
                               enum ir_layout layout, struct error *err)
 {
-    for (int32_t v = 1; v <= KERNEL_TILE_VARIANTS; v++) {
-        struct kernel_call call = own_call_dry(ask->device, v);
-        struct scaled s;
-        if (!scaled_read(graph, ask->node, dtype, layout, v, &s) ||
-            (kernel_tile_line(v) == 128 && s.filters <= 64) ||
-            !scaled_constants_fit(graph, ask->node, s.biased, s.columns ? 1 : 0, s.filters,
-                                  DTYPE_I8) ||
+    struct scaled s;
+    if (!scaled_read(graph, ask->node, dtype, layout, 1, &s) ||
+        !scaled_constants_fit(graph, ask->node, s.biased, s.columns ? 1 : 0, s.filters, DTYPE_I8))
+        return STATUS_OK;
+    for (s.variant = 1; s.variant <= KERNEL_TILE_VARIANTS; s.variant++) {
+        struct kernel_call call = own_call_dry(ask->device, s.variant);
+        read_places(&s);
+        if ((kernel_tile_line(s.variant) == 128 && s.filters <= 64) ||
             scaled_call(&call, &s, NULL) != cudaSuccess)
             continue;
-        TRY(visit_one(ask, graph, dtype, layout, &s, v, err));
+        TRY(visit_one(ask, graph, dtype, layout, &s, s.variant, err));
     }
     return STATUS_OK;
 }
