@@ -5,12 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/compiler.h"
 #include "base/op_enums.h"
 #include "tests/unit/kernels_cuda/array.h"
+#include "tests/unit/kernels_cuda/left_out.h"
 #include "tests/unit/kernels_cuda/probe.h"
 
 struct matmul_case {
@@ -202,33 +201,24 @@ static bool answer_is_right(const struct matmul_data *d)
     return true;
 }
 
-/* 0: the answer is right. Ends the process if the emulator finds fault. */
-static int run_left_out(const struct matmul_case *c, int32_t variant, int site, bool weaker)
+struct left_out {
+    int32_t variant;
+    struct matmul_case c;
+};
+
+static int run_left_out(const void *user)
 {
+    const struct left_out *kernel = user;
+    const struct matmul_case *c = &kernel->c;
     struct matmul_data d = data_new(c);
     struct kernel_matmul p = arguments(c, &d);
-    struct kernel_call call = {.variant = variant, .multiprocessors = c->blocks, .capability = 90};
+    struct kernel_call call = {
+        .variant = kernel->variant, .multiprocessors = c->blocks, .capability = 90};
     reference(c, &d);
     array_poison(&d.y);
-    probe_leave_out(site, weaker);
     bool wrong = kernel_matmul(&call, &p) == cudaSuccess && !answer_is_right(&d);
     data_free(&d);
     return wrong;
-}
-
-static bool found(const struct matmul_case *c, int32_t variant, int site, bool weaker)
-{
-    int status;
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (!freopen("/dev/null", "w", stderr))
-            _exit(0);
-        _exit(run_left_out(c, variant, site, weaker));
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
 /* Leaves out one wait, arrival, fence or commit after the other, of a kernel of each kind, and lets
@@ -236,10 +226,7 @@ static bool found(const struct matmul_case *c, int32_t variant, int site, bool w
 static void test_left_out(void **state)
 {
     (void)state;
-    static const struct {
-        int32_t variant;
-        struct matmul_case c;
-    } kernels[] = {
+    static const struct left_out kernels[] = {
         {3, {DTYPE_F16, 260, 136, 648, IR_UNARY_RELU, true, true, false, 1, 2}},
         {7, {DTYPE_F16, 260, 136, 968, IR_UNARY_RELU, true, true, false, 1, 2}},
         {9, {DTYPE_F16, 65, 72, 2584, IR_UNARY_RELU, true, true, false, 1, 132}},
@@ -247,13 +234,10 @@ static void test_left_out(void **state)
     int faults = 0;
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++) {
         int first = probe_sites(), least = 8;
-        assert_int_equal(run_left_out(&kernels[i].c, kernels[i].variant, -1, false), 0);
+        char what[32];
+        snprintf(what, sizeof(what), "variant %d", kernels[i].variant);
+        faults += left_out_all(what, run_left_out, &kernels[i]);
         assert_true(probe_sites() - first >= least);
-        for (int site = first; site < probe_sites(); site++)
-            for (int weaker = 0; weaker <= (int)probe_site_counts(site); weaker++, faults++)
-                if (!found(&kernels[i].c, kernels[i].variant, site, weaker))
-                    fail_msg("variant %d without %s (place %d, weaker %d) is not found",
-                             kernels[i].variant, probe_site(site), site - first, weaker);
     }
     print_message("%d faults found\n", faults);
 }

@@ -8,14 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/compiler.h"
 #include "base/dtype.h"
 #include "kernels/cuda/kernels.h"
 #include "tests/unit/kernels_cuda/array.h"
-#include "tests/unit/kernels_cuda/probe.h"
+#include "tests/unit/kernels_cuda/left_out.h"
 
 struct tile_case {
     struct kernel_images i; /* without taps: so many rows of so many channels */
@@ -273,45 +271,32 @@ static void test_windows(void **state)
 
 /* --- each instruction that orders is needed --- */
 
-/* 0: the answer is right. Ends the process if the emulator finds fault. */
-static int run_left_out(const struct tile_case *c, int32_t variant, int site, bool weaker)
+struct left_out {
+    int32_t variant;
+    struct tile_case c;
+};
+
+static int run_left_out(const void *user)
 {
+    const struct left_out *kernel = user;
+    const struct tile_case *c = &kernel->c;
     struct data d;
-    struct kernel_call call = call_of(c, variant);
+    struct kernel_call call = call_of(c, kernel->variant);
     int64_t first;
     data_init(c, &d);
     struct kernel_tile p = arguments(c, &d);
-    pack(c, &d, variant, &p);
+    pack(c, &d, kernel->variant, &p);
     memset(d.y, 0x55, (size_t)(d.rows * c->filters));
-    probe_leave_out(site, weaker);
     bool wrong = kernel_tile(&call, &p) == cudaSuccess && wrong_ones(c, &d, &first) > 0;
     data_deinit(&d);
     return wrong;
-}
-
-static bool found(const struct tile_case *c, int32_t variant, int site, bool weaker)
-{
-    int status;
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (!freopen("/dev/null", "w", stderr))
-            _exit(0);
-        _exit(run_left_out(c, variant, site, weaker));
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
 /* Leaves out one wait, arrival, fence or commit after the other, of a kernel of each kind. */
 static void test_left_out(void **state)
 {
     (void)state;
-    static const struct {
-        int32_t variant;
-        struct tile_case c;
-    } kernels[] = {
+    static const struct left_out kernels[] = {
         {2, {ROWS(900, 96), 144, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 127, 1}},
         {2, {ROWS(700, 1168), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 1}},
         {7, {ROWS(1300, 256), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 2}},
@@ -319,13 +304,9 @@ static void test_left_out(void **state)
     };
     int faults = 0;
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++) {
-        int first = probe_sites();
-        assert_int_equal(run_left_out(&kernels[i].c, kernels[i].variant, -1, false), 0);
-        for (int site = first; site < probe_sites(); site++)
-            for (int weaker = 0; weaker <= (int)probe_site_counts(site); weaker++, faults++)
-                if (!found(&kernels[i].c, kernels[i].variant, site, weaker))
-                    fail_msg("kernel %d without %s (place %d, weaker %d) is not found", (int)i,
-                             probe_site(site), site - first, weaker);
+        char what[32];
+        snprintf(what, sizeof(what), "kernel %d", (int)i);
+        faults += left_out_all(what, run_left_out, &kernels[i]);
     }
     assert_true(faults >= 20);
     print_message("%d faults found\n", faults);
