@@ -112,21 +112,30 @@ static void every_candidate(void **state)
     }
 }
 
-/* Products on Hopper are offered to no other device, and some only to those who ask for them. */
-static uint32_t count_products(struct emulated *b, const struct ir_graph *graph)
+/* The candidates of a graph's only node; the caller frees them. */
+static struct list *ask(struct emulated *b, const struct ir_graph *graph, enum precision precision)
 {
-    uint32_t n = 0;
     struct list *list = calloc(1, sizeof(*list));
     assert_non_null(list);
     assert_int_equal(backend_emulated.candidates(b->trial.device, graph, ir_node(graph, 0),
-                                                 PRECISION_F16, keep, list, NULL),
+                                                 precision, keep, list, NULL),
                      STATUS_OK);
+    return list;
+}
+
+/* Those of one family, from a variant on. */
+static uint32_t count_family(struct emulated *b, const struct ir_graph *graph, uint32_t family,
+                             uint32_t first)
+{
+    uint32_t n = 0;
+    struct list *list = ask(b, graph, PRECISION_F16);
     for (uint32_t i = 0; i < list->n; i++)
-        n += list->items[i].id >> 16 == CUDA_FAMILY_OWN_MATMUL;
+        n += list->items[i].id >> 16 == family && cuda_tactic_variant(&list->items[i]) >= first;
     free(list);
     return n;
 }
 
+/* Products on Hopper are offered to no other device, and some only to those who ask for them. */
 static void products_by_request(void **state)
 {
     CLEANUP(emulated_deinit) struct emulated b;
@@ -136,12 +145,14 @@ static void products_by_request(void **state)
         if (strcmp(kind->name, "matmul-deep") != 0)
             continue;
         struct ir_graph *graph = case_new(kind, 131);
-        assert_int_equal(count_products(&b, graph), KERNEL_MATMUL_VARIANTS);
+        assert_int_equal(count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 0),
+                         KERNEL_MATMUL_VARIANTS);
         b.device.properties.major = 8;
-        assert_int_equal(count_products(&b, graph), 0);
+        assert_int_equal(count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 0), 0);
         b.device.properties.major = 9;
         assert_int_equal(unsetenv("INFERD_OWN_MATMUL"), 0);
-        assert_int_equal(count_products(&b, graph), KERNEL_MATMUL_VARIANTS - 7);
+        assert_int_equal(count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 0),
+                         KERNEL_MATMUL_VARIANTS - 7);
         ir_graph_free(graph);
     }
 }
@@ -175,12 +186,8 @@ static struct ir_graph *chain_new(enum dtype dtype, uint32_t layers, int64_t wid
 static uint32_t count_types(struct emulated *b, const struct ir_graph *graph,
                             enum precision precision, enum dtype dtype)
 {
-    struct list *list = calloc(1, sizeof(*list));
+    struct list *list = ask(b, graph, precision);
     uint32_t n = 0;
-    assert_non_null(list);
-    assert_int_equal(backend_emulated.candidates(b->trial.device, graph, ir_node(graph, 0),
-                                                 precision, keep, list, NULL),
-                     STATUS_OK);
     for (uint32_t i = 0; i < list->n; i++)
         n += list->items[i].in[0].format.dtype == dtype;
     free(list);
@@ -228,12 +235,8 @@ static uint32_t count_pools(struct emulated *b, enum precision precision)
         if (strcmp(kind->name, "conv-pool") != 0)
             continue;
         struct ir_graph *graph = case_new(kind, 131);
-        struct list *list = calloc(1, sizeof(*list));
         assert_non_null(graph);
-        assert_non_null(list);
-        assert_int_equal(backend_emulated.candidates(b->trial.device, graph, ir_node(graph, 0),
-                                                     precision, keep, list, NULL),
-                         STATUS_OK);
+        struct list *list = ask(b, graph, precision);
         n += list->n;
         free(list);
         ir_graph_free(graph);
@@ -286,22 +289,6 @@ static struct ir_graph *ranged_case(const struct case_kind *kind, uint64_t seed,
     assert_non_null(graph);
     assert_int_equal(ranged_copy(subject->graph, graph, NULL), STATUS_OK);
     return graph;
-}
-
-/* Candidates of one family, from a variant on, that a case has. */
-static uint32_t count_family(struct emulated *b, const struct ir_graph *graph, uint32_t family,
-                             uint32_t first)
-{
-    uint32_t n = 0;
-    struct list *list = calloc(1, sizeof(*list));
-    assert_non_null(list);
-    assert_int_equal(backend_emulated.candidates(b->trial.device, graph, ir_node(graph, 0),
-                                                 PRECISION_F16, keep, list, NULL),
-                     STATUS_OK);
-    for (uint32_t i = 0; i < list->n; i++)
-        n += list->items[i].id >> 16 == family && cuda_tactic_variant(&list->items[i]) >= first;
-    free(list);
-    return n;
 }
 
 /* Convolutions whose windows tensor copies read are for Hopper alone, in 16 bits and in 8. */
