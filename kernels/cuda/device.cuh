@@ -33,8 +33,34 @@
 
 enum { KERNEL_WARP = 32, KERNEL_SHARED_DEFAULT = 48 << 10 };
 
+#ifndef INFERD_EMULATE
+
 /* More than 48 KiB of dynamic shared memory must be asked for once per kernel. Asking again is
  * cheap and may happen while a stream is being captured. */
+template <class... P> inline cudaError_t kernel_make_room(void (*kernel)(P...), size_t shared)
+{
+    return cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                (int)shared);
+}
+
+/* Launches a kernel with attributes. */
+template <class... P, class... A>
+inline cudaError_t kernel_launch_with(cudaLaunchAttribute *attributes, unsigned n,
+                                      void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                                      cudaStream_t stream, A... args)
+{
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = n;
+    return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+}
+
+#endif
+
 template <class... P, class... A>
 inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                                  [[maybe_unused]] cudaStream_t stream, A... args)
@@ -44,12 +70,10 @@ inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, si
 #ifdef INFERD_EMULATE
     return emulate_launch(grid, block, shared, [&]() { kernel(static_cast<P>(args)...); });
 #else
-    if (shared > KERNEL_SHARED_DEFAULT) {
-        cudaError_t code = cudaFuncSetAttribute(
-            (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-        if (code != cudaSuccess)
-            return code;
-    }
+    cudaError_t code =
+        shared > KERNEL_SHARED_DEFAULT ? kernel_make_room(kernel, shared) : cudaSuccess;
+    if (code != cudaSuccess)
+        return code;
     kernel<<<grid, block, shared, stream>>>(static_cast<P>(args)...);
     return cudaGetLastError();
 #endif
@@ -75,6 +99,17 @@ __device__ __forceinline__ void grid_go(void)
 #endif
 }
 
+#ifndef INFERD_EMULATE
+/* The attribute of a kernel that may begin before the one ahead of it in its stream has ended. */
+inline cudaLaunchAttribute kernel_early(void)
+{
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    return early;
+}
+#endif
+
 /* As KERNEL_LAUNCH with a call. Devices before 9.0 begin such kernels as any other. */
 template <class... P, class... A>
 inline cudaError_t kernel_launch_early(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -83,19 +118,9 @@ inline cudaError_t kernel_launch_early(void (*kernel)(P...), dim3 grid, dim3 blo
     if (call->dry || grid.x == 0)
         return cudaSuccess;
 #ifndef INFERD_EMULATE
-    if (call->capability >= 90 && shared <= KERNEL_SHARED_DEFAULT) {
-        cudaLaunchAttribute early = {};
-        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        early.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t config = {};
-        config.gridDim = grid;
-        config.blockDim = block;
-        config.dynamicSmemBytes = shared;
-        config.stream = call->stream;
-        config.attrs = &early;
-        config.numAttrs = 1;
-        return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
-    }
+    cudaLaunchAttribute early = kernel_early();
+    if (call->capability >= 90 && shared <= KERNEL_SHARED_DEFAULT)
+        return kernel_launch_with(&early, 1, kernel, grid, block, shared, call->stream, args...);
 #endif
     return kernel_launch(kernel, grid, block, shared, call->stream, args...);
 }
@@ -112,21 +137,13 @@ inline cudaError_t kernel_launch_together(void (*kernel)(P...), dim3 grid, dim3 
 #ifdef INFERD_EMULATE
     return emulate_launch_together(grid, block, shared, [&]() { kernel(static_cast<P>(args)...); });
 #else
-    cudaError_t code = cudaFuncSetAttribute(
-        (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    cudaError_t code = kernel_make_room(kernel, shared);
     if (code != cudaSuccess)
         return code;
     cudaLaunchAttribute together = {};
     together.id = cudaLaunchAttributeCooperative;
     together.val.cooperative = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.dynamicSmemBytes = shared;
-    config.stream = call->stream;
-    config.attrs = &together;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+    return kernel_launch_with(&together, 1, kernel, grid, block, shared, call->stream, args...);
 #endif
 }
 

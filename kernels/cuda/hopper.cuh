@@ -241,24 +241,15 @@ inline cudaError_t hopper_launch(void (*kernel)(P...), unsigned blocks, int clus
     return cluster > 1 ? emulate_launch_cluster(dim3(blocks), dim3(threads), shared, cluster, run)
                        : emulate_launch(dim3(blocks), dim3(threads), shared, run);
 #else
-    cudaError_t code = cudaFuncSetAttribute(
-        (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    cudaError_t code = kernel_make_room(kernel, shared);
     if (code != cudaSuccess)
         return code;
-    cudaLaunchAttribute attribute[2] = {};
-    attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute[0].val.programmaticStreamSerializationAllowed = 1;
-    attribute[1].id = cudaLaunchAttributeClusterDimension;
-    attribute[1].val.clusterDim.x = (unsigned)cluster;
-    attribute[1].val.clusterDim.y = attribute[1].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared;
-    config.stream = call->stream;
-    config.attrs = attribute;
-    config.numAttrs = cluster > 1 ? 2 : 1;
-    return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
+    cudaLaunchAttribute attributes[2] = {kernel_early(), {}};
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim.x = (unsigned)cluster;
+    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+    return kernel_launch_with(attributes, cluster > 1 ? 2 : 1, kernel, dim3(blocks), dim3(threads),
+                              shared, call->stream, args...);
 #endif
 }
 
