@@ -23,33 +23,32 @@ int64_t stride_of(const struct hopper_tensor *t, int i)
 }
 
 /* The last place of the window's first tap, counted from the image's last pixel. */
-int upper_corner(const struct hopper_images *t, int d)
+int64_t upper_corner(const struct kernel_images *i, int d)
 {
-    int64_t extent = d == 0 ? t->height : t->width;
-    return (int)(-t->pad[d] + ((int64_t)t->out[d] - 1) * t->stride[d] - (extent - 1));
+    return -i->pad[d] + (i->out[d] - 1) * i->stride[d] - (i->in[d] - 1);
 }
 
-bool side_fits(const struct hopper_images *t, int d)
+bool side_fits(const struct kernel_images *i, int d)
 {
-    const int64_t extent = d == 0 ? t->height : t->width, most = INT64_C(1) << 20;
-    if (extent < 1 || extent > most || t->out[d] < 1 || t->out[d] > most || t->stride[d] < 1 ||
-        t->stride[d] > STEP_MAX || t->kernel[d] < 1 || t->dilation[d] < 1 || t->pad[d] < 0)
-        return false;
-    int64_t upper = -t->pad[d] + ((int64_t)t->out[d] - 1) * t->stride[d] - (extent - 1);
-    return t->pad[d] <= -CORNER_MIN && upper >= CORNER_MIN && upper <= CORNER_MAX &&
-           ((int64_t)t->kernel[d] - 1) * t->dilation[d] <= OFFSET_MAX;
+    const int64_t most = INT64_C(1) << 20;
+    return i->in[d] >= 1 && i->in[d] <= most && i->out[d] >= 1 && i->out[d] <= most &&
+           i->stride[d] >= 1 && i->stride[d] <= STEP_MAX && i->kernel[d] >= 1 &&
+           i->dilation[d] >= 1 && i->pad[d] >= 0 && i->pad[d] <= -CORNER_MIN &&
+           upper_corner(i, d) >= CORNER_MIN && upper_corner(i, d) <= CORNER_MAX &&
+           ((int64_t)i->kernel[d] - 1) * i->dilation[d] <= OFFSET_MAX;
 }
 
 } // namespace
 
 bool hopper_images_fit(const struct hopper_images *t)
 {
+    const struct kernel_images *i = t->of;
     int size = number_size(t->dtype);
-    return t->images >= 1 && t->images <= DIM_MAX && t->channels >= 1 && t->channels <= DIM_MAX &&
-           side_fits(t, 0) && side_fits(t, 1) && t->channels * size % ALIGN == 0 && t->rows >= 1 &&
+    return i->images >= 1 && i->images <= DIM_MAX && i->channels >= 1 && i->channels <= DIM_MAX &&
+           side_fits(i, 0) && side_fits(i, 1) && i->channels * size % ALIGN == 0 && t->rows >= 1 &&
            t->rows <= BOX_MAX && (t->line == 32 || t->line == 64 || t->line == 128) &&
-           (uintptr_t)t->data % ALIGN == 0 &&
-           t->channels * t->width * t->height * size < STRIDE_MAX;
+           (uintptr_t)t->data % ALIGN == 0 && i->channels * i->in[1] * size < STRIDE_MAX &&
+           i->channels * i->in[1] * i->in[0] * size < STRIDE_MAX;
 }
 
 bool hopper_tensor_fits(const struct hopper_tensor *t)
@@ -79,9 +78,10 @@ cudaError_t hopper_map(const struct hopper_tensor *t, CUtensorMap *out)
 
 cudaError_t hopper_map_images(const struct hopper_images *t, CUtensorMap *out)
 {
-    const int64_t dim[4] = {t->channels, t->width, t->height, t->images};
-    const int32_t lower[2] = {-t->pad[1], -t->pad[0]}, step[2] = {t->stride[1], t->stride[0]};
-    const int32_t upper[2] = {upper_corner(t, 1), upper_corner(t, 0)};
+    const struct kernel_images *i = t->of;
+    const int64_t dim[4] = {i->channels, i->in[1], i->in[0], i->images};
+    const int32_t lower[2] = {-i->pad[1], -i->pad[0]}, step[2] = {i->stride[1], i->stride[0]};
+    const int32_t upper[2] = {(int32_t)upper_corner(i, 1), (int32_t)upper_corner(i, 0)};
     return emulate_map_images(out, t->data, number_size(t->dtype), dim, lower, upper, step, t->rows,
                               t->line)
                ? cudaSuccess
@@ -159,9 +159,10 @@ cudaError_t hopper_map(const struct hopper_tensor *t, CUtensorMap *out)
  * corrects in include/cute/atom/copy_traits_sm90_im2col.hpp). */
 static void mend(const struct hopper_images *t, CUtensorMap *out)
 {
+    const struct kernel_images *i = t->of;
     const int64_t small = INT64_C(131072);
     uint64_t word;
-    if (t->images * t->height * t->width * t->channels * number_size(t->dtype) >= small)
+    if (i->images * i->in[0] * i->in[1] * i->channels * number_size(t->dtype) >= small)
         return;
     memcpy(&word, reinterpret_cast<char *>(out) + sizeof(word), sizeof(word));
     word &= ~(UINT64_C(1) << 21);
@@ -171,14 +172,15 @@ static void mend(const struct hopper_images *t, CUtensorMap *out)
 cudaError_t hopper_map_images(const struct hopper_images *t, CUtensorMap *out)
 {
     void *make = nullptr;
+    const struct kernel_images *i = t->of;
     const int64_t size = number_size(t->dtype);
-    const cuuint64_t dim[4] = {(cuuint64_t)t->channels, (cuuint64_t)t->width, (cuuint64_t)t->height,
-                               (cuuint64_t)t->images};
+    const cuuint64_t dim[4] = {(cuuint64_t)i->channels, (cuuint64_t)i->in[1], (cuuint64_t)i->in[0],
+                               (cuuint64_t)i->images};
     const cuuint64_t stride[3] = {dim[0] * size, dim[0] * dim[1] * size,
                                   dim[0] * dim[1] * dim[2] * size};
-    const int lower[2] = {-t->pad[1], -t->pad[0]};
-    const int upper[2] = {upper_corner(t, 1), upper_corner(t, 0)};
-    const cuuint32_t step[4] = {1, (cuuint32_t)t->stride[1], (cuuint32_t)t->stride[0], 1};
+    const int lower[2] = {-i->pad[1], -i->pad[0]};
+    const int upper[2] = {(int)upper_corner(i, 1), (int)upper_corner(i, 0)};
+    const cuuint32_t step[4] = {1, (cuuint32_t)i->stride[1], (cuuint32_t)i->stride[0], 1};
     cudaError_t code = find("cuTensorMapEncodeIm2col", &found_images, &make);
     if (code != cudaSuccess)
         return code;

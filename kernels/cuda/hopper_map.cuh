@@ -23,14 +23,12 @@ bool hopper_tensor_fits(const struct hopper_tensor *tensor);
 /* The map of a tensor that fits. */
 cudaError_t hopper_map(const struct hopper_tensor *tensor, CUtensorMap *out);
 
-/* Dense images [N, H, W, C] as rows of pixels that a convolution's window passes over: one copy
- * moves `rows` pixels (at most 256) by `line` bytes of channels. The window's first tap lies over
- * pixels from -pad on, in steps of `stride`, `out` of them along each of W and H. */
+/* Images as rows of pixels that a convolution's window passes over: one copy moves `rows` pixels
+ * (at most 256) by `line` bytes of channels. */
 struct hopper_images {
     const void *data;
     int32_t dtype;
-    int64_t images, height, width, channels;
-    int32_t pad[2], stride[2], dilation[2], kernel[2], out[2]; /* of H, of W */
+    const struct kernel_images *of; /* dense [N, H, W, C], and the window over it */
     int32_t rows, line;
 };
 

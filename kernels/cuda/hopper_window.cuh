@@ -86,22 +86,7 @@ inline struct hopper_tensor hopper_matrix(const void *data, int32_t dtype, int64
 
 inline struct hopper_images hopper_source_images(const struct hopper_source *s)
 {
-    struct hopper_images t = {};
-    t.data = s->data;
-    t.dtype = s->dtype;
-    t.images = s->image->images;
-    t.height = s->image->in[0];
-    t.width = s->image->in[1];
-    t.channels = s->image->channels;
-    for (int d = 0; d < 2; d++) {
-        t.pad[d] = s->image->pad[d];
-        t.stride[d] = s->image->stride[d];
-        t.dilation[d] = s->image->dilation[d];
-        t.kernel[d] = s->image->kernel[d];
-        t.out[d] = (int32_t)s->image->out[d];
-    }
-    t.rows = s->tall;
-    t.line = s->line;
+    struct hopper_images t = {s->data, s->dtype, s->image, s->tall, s->line};
     return t;
 }
 
@@ -117,13 +102,14 @@ inline int64_t hopper_source_steps(const struct hopper_source *s)
 inline bool hopper_source_fits(const struct hopper_source *s)
 {
     const int64_t most = INT32_MAX / 4;
-    if (s->rows < 1 || s->depth < 1 || s->rows > most || s->depth > most ||
-        (s->image && (s->image->out[0] > most || s->image->out[1] > most)))
+    if (s->rows < 1 || s->depth < 1 || s->rows > most || s->depth > most)
         return false;
     if (hopper_source_is_images(s)) {
         struct hopper_images t = hopper_source_images(s);
-        return hopper_images_fit(&t) &&
-               s->image->images * s->image->out[0] * s->image->out[1] == s->rows;
+        if (!hopper_images_fit(&t))
+            return false;
+        int64_t pixels = s->image->out[0] * s->image->out[1];
+        return s->rows % pixels == 0 && s->rows / pixels == s->image->images;
     }
     struct hopper_tensor t =
         hopper_matrix(s->data, s->dtype, s->depth, s->depth, s->rows, s->tall, s->line);
@@ -144,14 +130,14 @@ inline cudaError_t hopper_source_open(const struct hopper_source *s, CUtensorMap
         return hopper_map(&t, map);
     }
     struct hopper_images t = hopper_source_images(s);
-    w.steps = divider_make((uint32_t)kernel_ceil_div(t.channels, w.numbers));
-    w.columns = divider_make((uint32_t)t.kernel[1]);
-    w.width = divider_make((uint32_t)t.out[1]);
-    w.height = divider_make((uint32_t)t.out[0]);
+    w.steps = divider_make((uint32_t)kernel_ceil_div(s->image->channels, w.numbers));
+    w.columns = divider_make((uint32_t)s->image->kernel[1]);
+    w.width = divider_make((uint32_t)s->image->out[1]);
+    w.height = divider_make((uint32_t)s->image->out[0]);
     for (int d = 0; d < 2; d++) {
-        w.stride[d] = t.stride[d];
-        w.pad[d] = t.pad[d];
-        w.dilation[d] = t.dilation[d];
+        w.stride[d] = s->image->stride[d];
+        w.pad[d] = s->image->pad[d];
+        w.dilation[d] = s->image->dilation[d];
     }
     *window = w;
     return hopper_map_images(&t, map);
