@@ -148,13 +148,24 @@ static void sizes_are_powers_of_two_up_to_the_most(void **state UNUSED)
     onnx_close(model);
 }
 
+/* For the reference on a CPU, whose device the caller closes. `ranges` must outlive the options. */
+static void options_open(struct build_options *options, const struct build_range *ranges,
+                         uint32_t n)
+{
+    struct device_options cpu = {.threads = 1, .reference_only = true};
+    struct error err;
+    *options = (struct build_options){.evaluator = {.eval = cpu_eval_node}, .no_timing = true};
+    assert_int_equal(engine_device_open("cpu", &cpu, &options->device, &err), STATUS_OK);
+    options->shapes = ranges;
+    options->n_shapes = n;
+}
+
 /* Both batch sizes for both points, and weights (here none) once. */
 static void points_become_profiles(void **state UNUSED)
 {
     struct build_range ranges[2];
     struct build_sizes sizes[2];
-    struct device_options cpu = {.threads = 1, .reference_only = true};
-    struct build_options options = {.evaluator = {.eval = cpu_eval_node}, .no_timing = true};
+    struct build_options options;
     struct wire bytes;
     struct onnx_model *model = model_open(&bytes);
     struct plan *plan;
@@ -163,9 +174,7 @@ static void points_become_profiles(void **state UNUSED)
     assert_int_equal(build_range_parse("z=1..2x1..8x4", &ranges[1], &err), STATUS_OK);
     assert_int_equal(build_sizes_parse("x:1=8,4", &sizes[0], &err), STATUS_OK);
     assert_int_equal(build_sizes_parse("z:1=8", &sizes[1], &err), STATUS_OK);
-    assert_int_equal(engine_device_open("cpu", &cpu, &options.device, &err), STATUS_OK);
-    options.shapes = ranges;
-    options.n_shapes = 2;
+    options_open(&options, ranges, 2);
     options.sizes = sizes;
     options.n_sizes = 2;
     /* 4 and 8 cannot be added, so that point is left out; 1 and 8 could be. */
@@ -190,8 +199,7 @@ static void dimensions_that_cannot_differ_are_one(void **state UNUSED)
 {
     struct build_range ranges[2];
     struct build_sizes sizes;
-    struct device_options cpu = {.threads = 1, .reference_only = true};
-    struct build_options options = {.evaluator = {.eval = cpu_eval_node}, .no_timing = true};
+    struct build_options options;
     struct wire bytes;
     struct onnx_model *model = model_open(&bytes);
     struct plan *plan;
@@ -199,9 +207,7 @@ static void dimensions_that_cannot_differ_are_one(void **state UNUSED)
     assert_int_equal(build_range_parse("x=1..2x2..8x4", &ranges[0], &err), STATUS_OK);
     assert_int_equal(build_range_parse("z=1..2x2..8x4", &ranges[1], &err), STATUS_OK);
     assert_int_equal(build_sizes_parse("x:1=8,3", &sizes, &err), STATUS_OK);
-    assert_int_equal(engine_device_open("cpu", &cpu, &options.device, &err), STATUS_OK);
-    options.shapes = ranges;
-    options.n_shapes = 2;
+    options_open(&options, ranges, 2);
     options.sizes = &sizes;
     options.n_sizes = 1;
     if (build_plan(model, &options, &plan, &err))
@@ -225,8 +231,7 @@ static void dimensions_that_cannot_differ_are_one(void **state UNUSED)
 static struct plan *points_plan(void)
 {
     struct build_range ranges[2];
-    struct device_options cpu = {.threads = 1, .reference_only = true};
-    struct build_options options = {.evaluator = {.eval = cpu_eval_node}, .no_timing = true};
+    struct build_options options;
     struct wire graph = {.n = 0}, bytes;
     static const int64_t any[] = {-1, -2, 4};
     struct onnx_model *model;
@@ -238,9 +243,7 @@ static struct plan *points_plan(void)
     wire_model(&bytes, &graph, 13);
     assert_int_equal(onnx_open_memory(bytes.data, bytes.n, &model, &err), STATUS_OK);
     assert_int_equal(build_range_parse("x=1..2x4..8x4", &ranges[0], &err), STATUS_OK);
-    assert_int_equal(engine_device_open("cpu", &cpu, &options.device, &err), STATUS_OK);
-    options.shapes = ranges;
-    options.n_shapes = 1;
+    options_open(&options, ranges, 1);
     if (build_plan(model, &options, &plan, &err))
         fail_msg("%s", err.text);
     onnx_close(model);
