@@ -81,13 +81,13 @@ class Faults(unittest.TestCase):
                 self.assertEqual(c.call(wire.READY).body, {1: [1]})
 
     def test_r24_a_drain_waits_for_the_parts_of_a_batch(self):
-        with faulty("launch:delay=200ms;launch#2:fail") as s, s.client() as c:
+        with faulty("launch:delay=800ms;launch#2:fail") as s, s.client() as c:
             c.start(wire.INFER, copy_body())
             harness.until_in_flight(s, running=1)
             for _ in range(8):
                 c.start(wire.INFER, copy_body())
             self.assertEqual(c.receive().status, wire.OK)
-            time.sleep(0.3)  # the first half runs again
+            time.sleep(1.0)  # the first half runs again
             s.signal(signal.SIGTERM)
             self.assertEqual({c.receive().status for _ in range(8)}, {wire.OK})
             self.assertEqual(s.wait(), 0)

@@ -247,7 +247,7 @@ class Overload(unittest.TestCase):
                                  [wire.OK, wire.DEADLINE_EXCEEDED, wire.DEADLINE_EXCEEDED])
 
     def test_r12_cancel(self):
-        with faulty("on=cpu;launch:delay=200ms", max_batch=1) as s, s.client() as client:
+        with faulty("on=cpu;launch:delay=800ms", max_batch=1) as s, s.client() as client:
             running = client.start(wire.INFER, copy_body())
             queued = client.start(wire.INFER, copy_body())
             harness.until_in_flight(s, running=1, queued=1)

@@ -345,13 +345,15 @@ class Changes(unittest.TestCase):
     """Steps' models come, go and fail while requests are on their way."""
     env = SLOW_ENV
 
-    def start(self, r, **more):
-        return r.serve(dict(ADMIN, **SLOW, **more.pop("config", {})), env=self.env, **more)
+    def start(self, r, delay="100ms", **more):
+        """A server whose steps take so long."""
+        env = {k: v.replace("100ms", delay) for k, v in self.env.items()}
+        return r.serve(dict(ADMIN, **SLOW, **more.pop("config", {})), env=env, **more)
 
     def test_a_step_that_is_unloaded_or_exchanged_serves_what_has_begun(self):
         r = Repository(["copy", "twice"], line=LINE)
         x = [("x", "FP32", [1, 4], floats(1, 2, 3, 4))]
-        with self.start(r) as s, s.client() as c:
+        with self.start(r, delay="800ms") as s, s.client() as c:
             c.start(wire.INFER, wire.infer_body("line", x))
             harness.until_in_flight(s, 2)  # the request, and its first step
             self.assertEqual(order(s, "twice", "unload")[0], 200)
@@ -375,7 +377,7 @@ class Changes(unittest.TestCase):
     def test_a_pipeline_is_unloaded_while_it_runs(self):
         r = Repository(["copy", "twice"], line=LINE)
         x = [("x", "FP32", [1, 4], floats(1, 2, 3, 4))]
-        with self.start(r) as s, s.client() as c:
+        with self.start(r, delay="800ms") as s, s.client() as c:
             c.start(wire.INFER, wire.infer_body("line", x))
             harness.until_in_flight(s, 2)
             self.assertEqual(order(s, "line", "unload")[0], 200)
@@ -424,7 +426,7 @@ class Changes(unittest.TestCase):
     def test_deadlines_cancels_and_lost_clients(self):
         r = Repository(["copy", "twice"], line=LINE)
         line = wire.infer_body("line", [("x", "FP32", [1, 4], bytes(16))])
-        with self.start(r) as s, s.client() as c:
+        with self.start(r, delay="800ms") as s, s.client() as c:
             late = c.call(wire.INFER, line, timeout_us=50000)
             self.assertEqual(late.status, wire.DEADLINE_EXCEEDED, late.message)
             self.assertIn("step 2 'twice'", late.message)
