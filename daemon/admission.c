@@ -247,65 +247,6 @@ enum status admission_check(const struct engine_info *model, uint32_t max_batch,
     return STATUS_OK;
 }
 
-/* --- masks --- */
-
-/* The dimension of the mask's rows: the last one that requests choose. -1: none. */
-static int rows_dim(const struct engine_axes *axes, uint32_t rank)
-{
-    int d = (int)rank - 1;
-    while (d >= 0 && !axes->free[d])
-        d--;
-    return d;
-}
-
-/* Whether some row of the tensor along dimension d has nothing but zeros. */
-static bool has_empty_row(const struct shape *shape, uint32_t d, size_t element, const char *data)
-{
-    size_t inner = element, outer = 1, row = (size_t)shape->dim[d];
-    for (uint32_t i = 0; i < d; i++)
-        outer *= (size_t)shape->dim[i];
-    for (uint32_t i = d + 1; i < shape->rank; i++)
-        inner *= (size_t)shape->dim[i];
-    for (size_t at = 0; at < outer * inner; at += element) {
-        const char *first = data + at / inner * inner * row + at % inner;
-        bool empty = true;
-        for (size_t k = 0; k < row && empty; k++)
-            for (size_t b = 0; b < element; b++)
-                empty = empty && !first[k * inner + b];
-        if (empty)
-            return true;
-    }
-    return false;
-}
-
-static bool is_padded(const struct engine_info *model, uint32_t point, const int64_t *values)
-{
-    for (uint32_t i = 0; i < model->n_free; i++)
-        if (values[i] != model->points[point].values[i])
-            return true;
-    return false;
-}
-
-enum status admission_masks_check(const struct engine_info *model, uint32_t point,
-                                  const int64_t *values, uint32_t instances,
-                                  const struct engine_span *spans, struct error *err)
-{
-    if (!model->n_free || !model->n_points || !is_padded(model, point, values))
-        return STATUS_OK;
-    const struct engine_binding *inputs = engine_point_inputs(model, point);
-    for (uint32_t i = 0; i < model->n_inputs; i++) {
-        const struct engine_axes *axes = engine_input_axes(model, i);
-        int d = axes && axes->mask ? rows_dim(axes, inputs[i].shape.rank) : -1;
-        struct shape own = engine_shape_of(model, axes, &inputs[i].shape, instances, values);
-        if (d >= 0 && has_empty_row(&own, (uint32_t)d, dtype_size(inputs[i].dtype), spans[i].data))
-            return error_set(err, STATUS_FAILED_PRECONDITION,
-                             "input '%s' has a row of zeros alone: a request of such a mask runs "
-                             "unpadded only, and no profile has its size",
-                             inputs[i].name);
-    }
-    return STATUS_OK;
-}
-
 static enum status bindings_check(const struct engine_binding *bindings, uint32_t n,
                                   const char *what, struct error *err)
 {

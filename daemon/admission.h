@@ -49,13 +49,6 @@ void admission_values_text(const struct engine_info *model, const int64_t *value
 enum status admission_no_point(const struct engine_info *model, const int64_t *values,
                                struct error *err);
 
-/* Checks what can be seen only in the payloads: a request that is padded has to let something
- * through in each row of its masks, since a row of zeros alone hides nothing of what is put behind
- * it. `spans` has the inputs of a request that admission_check let pass. */
-enum status admission_masks_check(const struct engine_info *model, uint32_t point,
-                                  const int64_t *values, uint32_t instances,
-                                  const struct engine_span *spans, struct error *err);
-
 /* Checks that the daemon can serve the model at all: the protocol bounds the number and the names
  * of its bindings. */
 enum status admission_model_check(const struct engine_info *model, struct error *err);

@@ -179,7 +179,7 @@ static void submit_refuse(struct connection *c, struct inflight *inflight, const
 void exchange_submit(struct connection *c, struct inflight *inflight)
 {
     struct error err;
-    if (admission_masks_check(inflight->model->info, inflight->point, inflight->values,
+    if (engine_masks_check(inflight->model->info, inflight->point, inflight->values,
                               inflight->item.instances, inflight->spans, &err)) {
         submit_refuse(c, inflight, &err);
         return;

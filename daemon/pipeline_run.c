@@ -357,7 +357,7 @@ static enum status step_admit(struct loop *loop, struct inflight *step,
     memcpy(step->values, sizes.values, sizeof(step->values));
     if (sizes.fit == ENGINE_FIT_NEW)
         return exchange_shape_ask(loop, step, err);
-    return admission_masks_check(step->model->info, step->point, step->values, step->item.instances,
+    return engine_masks_check(step->model->info, step->point, step->values, step->item.instances,
                                  step->spans, err);
 }
 

@@ -56,13 +56,22 @@ struct engine_free {
 /* A size of 1 is not padded: broadcasts make other layers of it in many models. */
 enum { ENGINE_PADS_FROM = 2 };
 
+/* What an input's zeros do to what requests are padded with. Where they do not hide it, a request
+ * runs unpadded only. */
+enum engine_mask {
+    ENGINE_MASK_NONE,  /* nothing: it is no mask */
+    ENGINE_MASK_ROWS,  /* they hide it, but not if a row has zeros alone */
+    ENGINE_MASK_FIRST, /* ... if a row begins with a zero: other things hide later keys, too */
+    ENGINE_MASK_WHOLE, /* ... if the request has any zero: its rows are hidden by their own ones */
+    ENGINE_MASKS
+};
+
 /* What the dimensions of an input or an output are. */
 struct engine_axes {
     bool shared;   /* of a batched model: all instances of a batch have this input together */
     uint8_t batch; /* the axis that counts instances, of a batched model, unless it is shared */
     uint8_t free[SHAPE_MAX_RANK]; /* which free dimension it is, from 1 on; 0: none */
-    bool
-        mask; /* its zeros hide what requests are padded with; a row of zeros alone hides nothing */
+    enum engine_mask mask;
 };
 
 /* One value of each free dimension, and what the engine has for them. A model without free
@@ -372,6 +381,13 @@ static inline struct shape engine_shape_of(const struct engine_info *info,
         own.dim[axes ? axes->batch : 0] = instances;
     return own;
 }
+
+/* Checks what can be seen only in a request's numbers: if it is padded at the point, its masks have
+ * to hide that (enum engine_mask). FAILED_PRECONDITION: one of them does not, which is named.
+ * `spans` has each input of the request, in the host's memory. */
+enum status engine_masks_check(const struct engine_info *info, uint32_t point,
+                               const int64_t *values, uint32_t instances,
+                               const struct engine_span *spans, struct error *err);
 
 /* How many instances' bytes the tensor has in a batch. */
 static inline uint32_t engine_count_of(const struct engine_info *info,

@@ -353,6 +353,7 @@ static enum status run_batch(struct run *r, struct context *ctx, size_t first, u
                                         bytes_of(r, &r->in[i], axes, batch)};
         inputs[i] = (struct engine_input){&spans[i], 1};
     }
+    TRY(engine_masks_check(info(r), r->point, r->values, batch, spans, err));
     TRY(context_enqueue_batch(ctx, &what, inputs, buffer, err));
     TRY(context_wait(ctx, NULL, err));
     if (info(r)->late)

@@ -53,9 +53,39 @@ struct along_value along_behind(const struct along_state *s, int d)
     return d >= 0 && s->mark[d].on ? s->mark[d].behind : s->all;
 }
 
+bool along_has_others(const struct along_state *s, int d)
+{
+    for (int i = 0; i < SHAPE_MAX_RANK; i++)
+        if (i != d && s->mark[i].on)
+            return true;
+    return false;
+}
+
 void along_hide(const struct along_node *n, struct along_value mask)
 {
     n->proof->masks |= mask.from;
+}
+
+void along_hide_keys(const struct along_node *n, const struct along_state *tensor, uint32_t d,
+                     bool scores)
+{
+    struct along_value mask = tensor->mark[d].behind;
+    along_hide(n, mask);
+    if (mask.rows || (!scores && along_has_others(tensor, (int)d)))
+        n->proof->first |= mask.from;
+    for (uint32_t i = 0; i < SHAPE_MAX_RANK; i++) {
+        struct along_value other = along_behind(tensor, (int)i);
+        if (i != d && (!scores || along_is_low(other) || along_is_zero(other)))
+            n->proof->whole |= other.from & mask.from;
+    }
+}
+
+/* Whether what the operand brings to the value differs along another dimension than d. */
+static bool brings_rows(const struct along_state *s, int d, struct along_value made)
+{
+    struct along_value v = along_behind(s, d);
+    return v.from & made.from && (v.kind == ALONG_CONST || v.kind == ALONG_LOW) &&
+           (v.rows || along_has_others(s, d));
 }
 
 /* The dimension of the operand that lies under the output's, counted from the last; -1: none. */
@@ -99,8 +129,13 @@ bool along_broadcast(const struct along_node *n, const uint32_t *inputs, uint32_
             return false;
         for (uint32_t i = 0; i < n_inputs; i++)
             values[i] = along_behind(along_input(n, inputs[i]), under(n, inputs[i], d));
-        if (mark.on)
-            out->mark[d] = (struct along_mark){true, mark.inner, combine(user, values)};
+        if (!mark.on)
+            continue;
+        struct along_value behind = combine(user, values);
+        for (uint32_t i = 0; i < n_inputs; i++)
+            behind.rows = behind.rows ||
+                          brings_rows(along_input(n, inputs[i]), under(n, inputs[i], d), behind);
+        out->mark[d] = (struct along_mark){true, mark.inner, behind};
     }
     return true;
 }
@@ -347,8 +382,11 @@ static bool epilogue_apply(const struct along_node *n, const struct ir_epilogue 
         struct along_mark *mark = &y->mark[d];
         if (wide && (x->mark[at].on != mark->on || (mark->on && x->mark[at].inner != mark->inner)))
             return false;
-        if (mark->on)
-            mark->behind = step_value(e, mark->behind, x ? along_behind(x, at) : none);
+        if (!mark->on)
+            continue;
+        struct along_value made = step_value(e, mark->behind, x ? along_behind(x, at) : none);
+        made.rows = brings_rows(y, (int)d, made) || (x && brings_rows(x, at, made));
+        mark->behind = made;
     }
     y->all = step_value(e, y->all, x ? x->all : none);
     y->finite = y->finite && (!x || x->finite) &&
@@ -502,13 +540,19 @@ static bool prove(struct along_proof *p, struct along_result *out)
     for (uint32_t i = 0; i < p->large->n_nodes; i++)
         node_walk(p, i, out);
     out->masks = p->masks;
+    out->first = p->first;
+    out->whole = p->whole;
     return outputs_read(p, out);
 }
 
 bool along_prove(const struct ir_graph *small, const struct ir_graph *large, int64_t small_size,
                  int64_t large_size, enum along_mode mode, struct along_result *out)
 {
-    struct along_proof p = {small, large, small_size, large_size, mode, NULL, 0};
+    struct along_proof p = {.small = small,
+                            .large = large,
+                            .small_size = small_size,
+                            .large_size = large_size,
+                            .mode = mode};
     *out = (struct along_result){.masks = 0};
     if (!same_graph(small, large)) {
         snprintf(out->why, sizeof(out->why), "the model has other layers for another size");

@@ -14,6 +14,12 @@
  * A number is taken for low if it has had -1e4 or less added to it: that is what models themselves
  * take for a mask. Products of finite numbers are taken for finite.
  *
+ * A row of scores that are all low is no row with a few that are low: what lies behind counts in it
+ * as much as the rest. Whether there are such rows depends on the mask that a request has. If the
+ * mask alone says which keys all queries see, one key that is not hidden is enough. If something
+ * else hides keys from some queries, what is not hidden from the first ones (causal attention), the
+ * first key must be seen. And if a mask hides the rows of what it hides, it may hide nothing.
+ *
  * The proof fails rather than err: an op without a rule (along_rules.c), a mark that is merged with
  * another, a graph whose nodes differ between the sizes.
  */
@@ -29,6 +35,7 @@ enum along_mode {
 
 struct along_result {
     uint64_t masks;         /* inputs, by bits, whose zeros hide what is behind the request */
+    uint64_t first, whole;  /* of these, those of which more is asked (enum engine_mask) */
     uint8_t out[IR_MAX_IO]; /* by bits, the dimensions of an output that have the size */
     bool no_memory;         /* nothing is said of the graphs, then */
     char why[160];          /* if it is not proved: the layer where it ends, for people */

@@ -26,6 +26,7 @@ struct along_value {
     enum along_kind kind;
     double c;
     uint64_t from; /* inputs, by bits, whose zeros it follows from */
+    bool rows;     /* what follows from them differs along another dimension of the size as well */
 };
 
 struct along_value along_const(double c);
@@ -63,8 +64,8 @@ struct along_proof {
     const struct ir_graph *small, *large;
     int64_t small_size, large_size;
     enum along_mode mode;
-    struct along_state *states; /* by tensor */
-    uint64_t masks;
+    struct along_state *states;   /* by tensor */
+    uint64_t masks, first, whole; /* as in along_result */
 };
 
 /* One node. Of the outputs nothing is marked yet. */
@@ -85,6 +86,12 @@ bool along_has_marks(const struct along_node *n, uint32_t i);
 struct along_value along_behind(const struct along_state *s, int d);
 /* Notes that a mask hides what is behind the request. */
 void along_hide(const struct along_node *n, struct along_value mask);
+/* The same of a mask that hides keys, along dimension d, from queries: what is asked of it. The
+ * tensor is the mask, or the scores to which it was added. */
+void along_hide_keys(const struct along_node *n, const struct along_state *tensor, uint32_t d,
+                     bool scores);
+/* Whether a dimension other than d is marked. */
+bool along_has_others(const struct along_state *s, int d);
 
 /* Marks of operands that broadcast to output 0, and its values. False: they do not go together. */
 typedef struct along_value (*along_combine)(const void *user, const struct along_value *values);

@@ -253,11 +253,17 @@ static bool rule_batch_norm(struct along_node *n)
 
 /* --- reductions --- */
 
-static bool axis_is_hidden(const struct along_node *n, struct along_value behind, bool hides)
+/* What lies behind along dimension d of the first operand: `low`: it may be seen where all of the
+ * rest is low as well. */
+static bool axis_is_hidden(const struct along_node *n, uint32_t d, bool hides, bool low)
 {
+    const struct along_state *x = along_input(n, 0);
     if (!hides || along_is_apart(n))
         return false;
-    along_hide(n, behind);
+    if (low)
+        along_hide_keys(n, x, d, true);
+    else
+        along_hide(n, x->mark[d].behind);
     return true;
 }
 
@@ -267,7 +273,7 @@ static bool rule_softmax(struct along_node *n)
     uint32_t axis = (uint32_t)ir_attr_int(n->large, IR_ATTR_AXIS);
     const struct along_mark *mark = &x->mark[axis];
     if (mark->on && (!along_is_plain(n, along_shape(n, 0), mark, axis) ||
-                     !axis_is_hidden(n, mark->behind, along_is_low(mark->behind))))
+                     !axis_is_hidden(n, axis, along_is_low(mark->behind), true)))
         return false;
     along_keep_marks(n, 0, 0);
     n->out[0]->finite = x->finite && !ir_attr_int(n->large, IR_ATTR_LOG);
@@ -327,7 +333,7 @@ static bool rule_reduce(struct along_node *n)
         const struct along_mark *mark = &x->mark[d];
         bool reduced = is_reduced(n, d);
         if (reduced && mark->on &&
-            !axis_is_hidden(n, mark->behind, reduces_past(func, mark->behind)))
+            !axis_is_hidden(n, d, reduces_past(func, mark->behind), !along_is_zero(mark->behind)))
             return false;
         if (!reduced && mark->on) {
             n->out[0]->mark[to] = *mark;
@@ -408,11 +414,14 @@ static bool keys_are_hidden(const struct along_node *n, bool queries_marked)
         mask && ir_tensor_type(ir_tensor(n->proof->large, n->large->inputs[3])) == DTYPE_BOOL;
     if (along_is_apart(n))
         return false;
+    bool causal = ir_attr_int(n->large, IR_ATTR_CAUSAL);
     if (m && m->on && (truth ? along_is_zero(m->behind) : along_is_low(m->behind))) {
-        along_hide(n, m->behind);
+        along_hide_keys(n, mask, along_shape(n, 3)->rank - 1, false);
+        if (causal)
+            n->proof->first |= m->behind.from;
         return true;
     }
-    return ir_attr_int(n->large, IR_ATTR_CAUSAL) && queries_marked;
+    return causal && queries_marked;
 }
 
 /* Whether the mask has marks that neither keys nor queries nor instances explain. */

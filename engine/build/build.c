@@ -429,6 +429,14 @@ static enum status graph_at(void *user, const int64_t *values, struct ir_graph *
     return make_graph(b->model, &quiet, batch, &unread, NULL, out, err); /* tails are not padded */
 }
 
+static uint8_t mask_of(const struct along_result *proof, uint32_t input)
+{
+    return proof->whole >> input & 1   ? ENGINE_MASK_WHOLE
+           : proof->first >> input & 1 ? ENGINE_MASK_FIRST
+           : proof->masks >> input & 1 ? ENGINE_MASK_ROWS
+                                       : ENGINE_MASK_NONE;
+}
+
 /* Finds which sizes a larger point may run, and which dimensions of outputs shrink with them. */
 static enum status find_pads(struct builder *b, struct error *err)
 {
@@ -438,7 +446,7 @@ static enum status find_pads(struct builder *b, struct error *err)
         TRY(build_pads_find(&b->space, f, graph_at, b, &found, err));
         plan->free[f].pads = found.pads;
         for (uint32_t i = 0; found.pads && i < plan->n_inputs; i++)
-            plan->input_axes[i].mask |= found.result.masks >> i & 1;
+            plan->input_axes[i].mask = MAX(plan->input_axes[i].mask, mask_of(&found.result, i));
         for (uint32_t i = 0; found.pads && i < plan->n_outputs; i++)
             for (uint32_t d = 0; d < SHAPE_MAX_RANK; d++)
                 if (found.result.out[i] >> d & 1) {

@@ -345,6 +345,15 @@ static enum status check_room(const struct inferd_engine_context *c, struct erro
     return STATUS_OK;
 }
 
+static enum status check_masks(const struct inferd_engine_context *c, struct error *err)
+{
+    struct engine_span spans[IR_MAX_IO];
+    for (uint32_t i = 0; i < c->info->n_inputs; i++)
+        spans[i] = c->inputs[i].spans[0];
+    return engine_masks_check(c->info, c->point, c->request.values, c->request.instances, spans,
+                              err);
+}
+
 static enum status enqueue(struct inferd_engine_context *c, struct error *err)
 {
     uint32_t n = 1;
@@ -357,6 +366,7 @@ static enum status enqueue(struct inferd_engine_context *c, struct error *err)
     c->last = 0;
     TRY(choose_point(c, request.values, &c->point, err));
     c->request = request;
+    TRY(check_masks(c, err));
     TRY(check_room(c, err));
     const struct engine_batch batch = {
         .point = c->point, .instances = n, .requests = &c->request, .n_requests = 1};

@@ -9,6 +9,7 @@
 
 #include <pb_decode.h>
 
+#include "engine/engine.h"
 #include "engine/plan/format.h"
 #include "plan.pb.h"
 
@@ -554,8 +555,8 @@ struct bindings {
 static bool axes_of(const inferd_plan_Binding *msg, const struct list *free, uint32_t rank,
                     struct plan_axes *out)
 {
-    *out = (struct plan_axes){.shared = msg->shared, .mask = msg->mask};
-    if (msg->batch > SHAPE_MAX_RANK || (free->n && free->n != rank))
+    *out = (struct plan_axes){.shared = msg->shared, .mask = (uint8_t)msg->mask};
+    if (msg->batch > SHAPE_MAX_RANK || msg->mask >= ENGINE_MASKS || (free->n && free->n != rank))
         return false;
     out->batch = (uint8_t)(msg->batch ? msg->batch - 1 : 0);
     for (uint32_t d = 0; d < free->n; d++) {

@@ -303,6 +303,60 @@ static void a_mask_is_noted(void **state UNUSED)
     }
 }
 
+/* What is asked of a mask m, whose zeros hide keys. */
+static void masks_are_asked_for_what_they_hide(void **state UNUSED)
+{
+    /* scores s of queries by keys, and the mask as [2,1,$] and as [2,$,1] */
+#define PAIRS                                                                                      \
+    "input x FP32[2,$,4]\ns = matmul \"s\" (x, x) trans_b=1\n"                                     \
+    "rows = reshape \"rows\" (mi) shape=2,$,1\none = reshape \"one\" (ms) shape=2,1,$\n"           \
+    "own = reshape \"own\" (ms) shape=2,$,1\n"
+#define SOFTMAX "p = softmax \"p\" (t) axis=2\ny = matmul \"y\" (p, x)\noutput y\n"
+    static const struct {
+        const char *what, *text;
+        uint64_t first, whole;
+    } cases[] = {
+        {"keys alone", MASK PAIRS "t = binary \"t\" (s, mr) func=add\n" SOFTMAX, 0, 0},
+        {"with a bias for each pair",
+         MASK PAIRS "b = unary \"b\" (s) func=tanh\nu = binary \"u\" (b, mr) func=add\n"
+                    "t = binary \"t\" (s, u) func=add\n" SOFTMAX,
+         1, 0},
+        {"pairs of both",
+         MASK PAIRS "t1 = binary \"t1\" (s, mr) func=add\n"
+                    "t = binary \"t\" (t1, rows) func=add\n" SOFTMAX,
+         1, 1},
+        {"products of both",
+         MASK PAIRS "o = binary \"o\" (one, own) func=mul\n"
+                    "u = unary \"u\" (o) func=linear alpha=10000 beta=-10000\n"
+                    "t = binary \"t\" (s, u) func=add\n" SOFTMAX,
+         1, 1},
+        {"attention",
+         MASK "input x FP32[2,$,4]\nmm = reshape \"mm\" (mi) shape=2,1,1,$\n"
+              "y = attention \"y\" (x, x, x, mm) heads=2\noutput y\n",
+         0, 0},
+        {"causal attention",
+         MASK "input x FP32[2,$,4]\nmm = reshape \"mm\" (mi) shape=2,1,1,$\n"
+              "y = attention \"y\" (x, x, x, mm) heads=2 causal=1\noutput y\n",
+         1, 0},
+        {"attention by products of both",
+         MASK PAIRS "o = binary \"o\" (one, own) func=mul\n"
+                    "u = unary \"u\" (o) func=linear alpha=10000 beta=-10000\n"
+                    "mm = reshape \"mm\" (u) shape=2,1,$,$\n"
+                    "y = attention \"y\" (x, x, x, mm) heads=2\noutput y\noutput s\n",
+         1, 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        CLEANUP(ir_graph_cleanup) struct ir_graph *small = graph_of(cases[i].text, 3);
+        CLEANUP(ir_graph_cleanup) struct ir_graph *large = graph_of(cases[i].text, 8);
+        struct along_result r;
+        if (!along_prove(small, large, 3, 8, ALONG_PADDED, &r))
+            fail_msg("%s: %s", cases[i].what, r.why);
+        if (r.masks != 1 || r.first != cases[i].first || r.whole != cases[i].whole)
+            fail_msg("%s: masks %d, first %d, whole %d", cases[i].what, (int)r.masks, (int)r.first,
+                     (int)r.whole);
+    }
+}
+
 /* --- random graphs --- */
 
 /* Each step reads `v`, which is [2,$,4] before and behind it. */
@@ -378,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claims_are_proved_or_not),
         cmocka_unit_test(a_mask_is_noted),
+        cmocka_unit_test(masks_are_asked_for_what_they_hide),
         cmocka_unit_test(what_is_proved_of_random_graphs_is_true),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
