@@ -10,10 +10,55 @@ static void refuse_outputs_from(struct mapper *m, uint32_t first)
     }
 }
 
+/* The mean of each channel, [1,C,1,...]. */
+static uint32_t channel_mean(struct mapper *m, uint32_t x)
+{
+    struct ints axes = {.n = 1};
+    uint32_t rank = map_shape(m, x)->rank;
+    for (uint32_t d = 2; d < rank; d++)
+        axes.v[axes.n++] = d;
+    return emit_reduce(m, IR_REDUCE_MEAN, x, &axes, true);
+}
+
+/* What becomes of a statistic that was `before`: output `i`, if anybody reads it. */
+static void running(struct mapper *m, uint32_t i, uint32_t before, uint32_t now, enum dtype dtype)
+{
+    float momentum = map_attr_float(m, "momentum", 0.9f);
+    if (!map_out_used(m, i))
+        return;
+    before = emit_unary_ab(m, IR_UNARY_LINEAR, before, momentum, 0);
+    now = emit_unary_ab(m, IR_UNARY_LINEAR, emit_flat(m, now), 1 - momentum, 0);
+    map_out(m, i, emit_cast(m, emit_binary(m, IR_BINARY_ADD, before, now), dtype));
+}
+
+/* With the statistics of its own input, over all instances: exporters leave layers so whose inputs
+ * are weights. */
+static void batch_norm_by_itself(struct mapper *m, const uint32_t inputs[5], enum dtype dtype)
+{
+    uint32_t rank = map_shape(m, inputs[0])->rank;
+    float epsilon = map_attr_float(m, "epsilon", 1e-5f);
+    enum dtype of_statistics = map_dtype(m, map_in(m, 3));
+    if (!map_failed(m) && rank < 2)
+        map_invalid(m, "its input has rank %u, expected 2 at least", rank);
+    if (map_failed(m))
+        return;
+    uint32_t mean = channel_mean(m, inputs[0]);
+    uint32_t x = emit_binary(m, IR_BINARY_SUB, inputs[0], mean);
+    uint32_t variance = channel_mean(m, emit_binary(m, IR_BINARY_MUL, x, x));
+    uint32_t scale = emit_along(m, inputs[1], 1, rank), bias = emit_along(m, inputs[2], 1, rank);
+    uint32_t wide = emit_unary_ab(m, IR_UNARY_LINEAR, variance, 1, epsilon);
+    scale = emit_binary(m, IR_BINARY_DIV, scale, emit_unary(m, IR_UNARY_SQRT, wide));
+    x = emit_binary(m, IR_BINARY_ADD, emit_binary(m, IR_BINARY_MUL, x, scale), bias);
+    map_out(m, 0, emit_cast(m, x, dtype));
+    running(m, 1, inputs[3], mean, of_statistics);
+    running(m, 2, inputs[4], variance, of_statistics);
+}
+
 /* Statistics may have a wider type than x; then everything is computed in that type. */
 void map_batch_norm(struct mapper *m)
 {
     uint32_t inputs[5];
+    bool trains = m->opset >= 14 && map_attr_int(m, "training_mode", 0) != 0;
     for (uint32_t i = 0; i < ARRAY_LEN(inputs); i++)
         inputs[i] = map_in(m, i);
     enum dtype dtype = map_dtype(m, inputs[0]), inner = dtype;
@@ -21,13 +66,17 @@ void map_batch_norm(struct mapper *m)
         if (map_dtype(m, inputs[i]) != inner)
             inner = map_dtype(m, inputs[i]) == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
     }
-    if (m->opset < 7 ? !map_attr_int(m, "is_test", 0) : map_attr_int(m, "training_mode", 0) != 0)
+    if (m->opset < 7 && !map_attr_int(m, "is_test", 0))
         map_refuse(m, "in training mode");
     if (m->opset < 9 && !map_attr_int(m, "spatial", 1))
         map_refuse(m, "with statistics for each place (spatial = 0)");
-    refuse_outputs_from(m, 1);
+    refuse_outputs_from(m, trains ? 3 : 1);
     for (uint32_t i = 0; i < ARRAY_LEN(inputs); i++)
         inputs[i] = emit_cast(m, inputs[i], inner);
+    if (trains) {
+        batch_norm_by_itself(m, inputs, dtype);
+        return;
+    }
     uint32_t node = emit_begin(m, IR_OP_BATCH_NORM, ARRAY_LEN(inputs), inputs);
     emit_float(m, node, IR_ATTR_EPSILON, map_attr_float(m, "epsilon", 1e-5f));
     map_out(m, 0, emit_cast(m, emit_end(m, node), dtype));

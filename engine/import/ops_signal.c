@@ -148,7 +148,13 @@ static uint32_t emit_frames(struct mapper *m, uint32_t x, int64_t length, int64_
 void map_stft(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), window = map_in_opt(m, 2), given = map_in_opt(m, 3);
-    int64_t step = map_known_int(m, map_in(m, 1)), parts = parts_of(m, x, 3), length = 0;
+    int64_t step = map_known_int(m, map_in(m, 1)), parts, length = 0;
+    struct shape signal = *map_shape(m, x);
+    if (signal.rank == 2) { /* a real signal without its last dimension, as torch writes it */
+        signal.dim[signal.rank++] = 1;
+        x = emit_reshape(m, x, &signal);
+    }
+    parts = parts_of(m, x, 3);
     if (!map_failed(m) && map_shape(m, x)->rank != 3)
         map_invalid(m, "its signal has rank %u, expected 3", map_shape(m, x)->rank);
     if (!map_failed(m) && window != IR_NONE && map_shape(m, window)->rank != 1)

@@ -149,7 +149,7 @@ UNSUPPORTED = {
         model("BatchNormalization", [image] + [(F, [2])] * 4, {"training_mode": 0},
               outputs=("y", "m"), opset=13),
     "in training mode": model("BatchNormalization", [image] + [(F, [2])] * 4,
-                              {"training_mode": 1}),
+                              {"is_test": 0}, opset=6),
     "with statistics for each place (spatial = 0)":
         model("BatchNormalization", [image] + [(F, [2])] * 4, {"spatial": 0}, opset=7),
     "p = 3": model("LpNormalization", [x], {"p": 3}),

@@ -55,7 +55,7 @@ static const struct refusal refusals[] = {
     {"RMSNormalization", 23, "x2,3 x3", "axis:2", "axis 2"},
     {"LpNormalization", 1, "x2,3", "p:3", "p = 3"},
     {"BatchNormalization", 7, "x1,3,4 x3 x3 x3 x3", "spatial:0", "spatial = 0"},
-    {"BatchNormalization", 15, "x1,3,4 x3 x3 x3 x3", "training_mode:1", "training mode"},
+    {"BatchNormalization", 15, "x3 x3 x3 x3 x3", "training_mode:1", "its input has rank 1"},
     {"Gelu", 20, "x2", "approximate=fast", "neither none nor tanh"},
     {"Dropout", 13, "x3 f1 z1", "", "its output is random"},
     {"Dropout", 13, "x3 - z1", "", "its output is random"},

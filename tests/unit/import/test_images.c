@@ -58,7 +58,7 @@ static const struct refusal refusals[] = {
     {"STFT", 17, "x1,64,1 s8 x16 s8", "", "a window of 16 for frames of 8"},
     {"STFT", 17, "x1,64,1 s0 x16", "", "every 0"},
     {"STFT", 17, "x1,8,1 s4 x16", "", "frames of 16"},
-    {"STFT", 17, "x64,1 s8 x16", "", "rank 2"},
+    {"STFT", 17, "x64 s8 x16", "", "rank 1"},
     {"MelWeightMatrix", 17, "s8 s64 s0 s0 s100", "", "at a rate of 0"},
     {"MelWeightMatrix", 17, "s8 s64 s8000 s100 s0", "", "from 100 to 0 hertz"},
     {"MelWeightMatrix", 17, "s4000000 s4000000 s8000 s0 s100", "", "4000000 bands"},

@@ -81,6 +81,10 @@ static const struct refusal odd[] = {
     {"AffineGrid", 20, "x1,2,3 c1,1,1,2", "align_corners:1", "matmul reshape: FP32 [1,1,2,2]"},
     {"DFT", 17, "x2,8,1 s4", "", "slice reshape matmul reshape: FP32 [2,4,2]"},
     {"DFT", 17, "x2,5,2", "inverse:1 onesided:1", "reshape matmul reshape: FP32 [2,8,1]"},
+    {"STFT", 17, "x2,16 s4 x8", "",
+     "reshape gather reshape binary reshape matmul reshape: FP32 [2,3,5,2]"},
+    {"BatchNormalization", 15, "x2,3,4 x3 x3 x3 x3", "training_mode:1",
+     "reduce binary binary reduce reshape reshape unary unary binary binary binary: FP32 [2,3,4]"},
 };
 
 /* "reshape binary: FP32 [2,3]" */
