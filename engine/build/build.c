@@ -138,6 +138,11 @@ static enum status find_space(struct onnx_model *model, const struct build_optio
     if (!arena)
         return error_no_memory(err, "the builder");
     TRY(build_space_find(model, &wishes, arena, space, err));
+    if (space->batch_differs) {
+        TRY(find_space(model, options, true, arena, space, out, err));
+        space->batch_differs = true;
+        return STATUS_OK;
+    }
     *out = *options;
     out->dims = space->dims;
     out->n_dims = space->n_dims;
@@ -275,9 +280,14 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
     b->done_weight += b->weight;
     b->weight = weight_of(batch);
     progress(b, "importing", 0, 1);
-    TRY(make_profile(b, &import, &report, &profile, err));
-    const struct ir_graph *graph = profile.graph;
     char text[PROFILE_TEXT];
+    enum status status = make_profile(b, &import, &report, &profile, err);
+    if (status) {
+        if (b->space.n_points > 1 && !b->beyond)
+            error_prefix(err, "%s", profile_text(b, text));
+        return status;
+    }
+    const struct ir_graph *graph = profile.graph;
     b->report.timed += report.timed;
     b->report.disturbed += report.disturbed;
     b->report.from_cache += report.from_cache;
@@ -692,6 +702,15 @@ static enum status put_exactness(struct builder *b, struct error *err)
     return put_held(b->plan, &r, err);
 }
 
+/* Of those that were asked for; 0: none was. */
+static uint32_t largest_batch(const struct build_options *options)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; options->batches && i < options->n_batches; i++)
+        most = MAX(most, options->batches[i]);
+    return most;
+}
+
 static enum status fill_plan(struct builder *b, struct error *err)
 {
     struct plan *plan = b->plan;
@@ -700,14 +719,18 @@ static enum status fill_plan(struct builder *b, struct error *err)
     TRY(find_space(b->model, wished, false, b->arena, &b->space, &b->own, err));
     b->options = &b->own;
     TRY(check_precision(b, err));
-    TRY(batch_dim_check(b, err));
+    if (!b->space.batch_differs)
+        TRY(batch_dim_check(b, err));
     TRY(build_instances_find(b->model, b->options, &b->instances, err));
+    if (b->space.batch_differs)
+        snprintf(b->instances.why, sizeof(b->instances.why),
+                 "first dimensions of its inputs have different ranges");
     if (b->instances.batched && b->space.batch_sizes)
         return error_set(
             err, STATUS_INVALID_ARGUMENT,
             "--profiles '%.64s': it counts instances, whose sizes are those of --batch",
             b->space.batch_sizes);
-    if (!b->instances.batched && b->space.batch_high > 1 && !wished->batches)
+    if (!b->instances.batched && b->space.batch_high > 1 && largest_batch(wished) <= 1)
         TRY(find_space(b->model, wished, true, b->arena, &b->space, &b->own, err));
     plan->batched = b->instances.batched;
     TRY(choose_batches(b, batches, &n, err));

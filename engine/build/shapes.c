@@ -110,6 +110,7 @@ struct finding {
     uint32_t n_sizes[PLAN_MAX_FREE];
     int64_t sizes[PLAN_MAX_FREE][BUILD_MAX_SIZES];
     struct error *err;
+    const struct axis *ranged; /* a first dimension whose range is that of the instances */
 };
 
 bool build_names_much(const char *name)
@@ -173,8 +174,11 @@ static enum status contradict(struct finding *f, const struct axis *a, int64_t l
 static enum status range_batch(struct finding *f, const struct axis *a, int64_t low, int64_t high)
 {
     struct build_space *s = f->space;
-    if (s->batch_high && (s->batch_low != low || s->batch_high != high))
+    bool differs = s->batch_high && (s->batch_low != low || s->batch_high != high);
+    if (differs && (a->info.named || is_tied(a, f->ranged)))
         return contradict(f, a, low, high, s->batch_low, s->batch_high);
+    s->batch_differs = s->batch_differs || differs;
+    f->ranged = a;
     s->batch_low = low;
     s->batch_high = high;
     return STATUS_OK;

@@ -49,6 +49,7 @@ struct build_space {
     uint32_t n_dims;
     uint8_t *free_of;              /* by dims: the free dimension that gives the value, + 1; or 0 */
     int64_t batch_low, batch_high; /* of the number of instances; 0: nothing is said */
+    bool batch_differs;            /* first dimensions have several ranges: none counts instances */
     bool said;                     /* a wish tells which dimensions count instances */
     const char *batch_sizes;       /* a dimension that counts them, and was given sizes; or NULL */
 };

@@ -125,7 +125,7 @@ static const struct map_op ops[] = {
     /* normalisation */
     {"BatchNormalization", "", 6, LAST, map_batch_norm, 0, IO(5, 5, 5), FLOATS, OP(BATCH_NORM),
      "epsilon:f is_test:b momentum:f spatial:b training_mode:b",
-     "training mode; spatial = 0"},
+     "training mode before opset 14; spatial = 0"},
     {"GroupNormalization", "", 18, LAST, map_group_norm, 0, IO(3, 3, 1), FLOATS, OP(INSTANCE_NORM),
      "epsilon:f num_groups:i stash_type:i", NULL},
     {"InstanceNormalization", "", 6, LAST, map_instance_norm, 0, IO(3, 3, 1),

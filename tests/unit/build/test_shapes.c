@@ -226,6 +226,57 @@ static void dimensions_that_cannot_differ_are_one(void **state UNUSED)
     engine_device_close(options.device);
 }
 
+/* A table and rows of it: two inputs [n, 4] and [k, 4]. */
+static struct onnx_model *table_open(struct wire *bytes)
+{
+    struct wire graph = {.n = 0};
+    static const int64_t rows[] = {-1, 4}, table[] = {-2, 4};
+    struct onnx_model *model;
+    struct error err;
+    wire_input(&graph, "x", 1, 2, rows);
+    wire_input(&graph, "w", 1, 2, table);
+    wire_node(&graph, "Transpose", "w", "wt", NULL);
+    wire_node(&graph, "MatMul", "x wt", "s", NULL);
+    wire_node(&graph, "Softmax", "s", "p", NULL);
+    wire_node(&graph, "MatMul", "p w", "y", NULL);
+    wire_output(&graph, "y");
+    wire_model(bytes, &graph, 13);
+    assert_int_equal(onnx_open_memory(bytes->data, bytes->n, &model, &err), STATUS_OK);
+    return model;
+}
+
+/* A first dimension that counts no instances is as any other one, also if --batch is said. */
+static void first_dimensions_have_ranges_of_their_own(void **state UNUSED)
+{
+    static const uint32_t one[] = {1};
+    static const char *const said[][2] = {{"x=7x4", "w=4..32x4"}, {"x=2..16x4", "w=4..32x4"}};
+    for (size_t i = 0; i < ARRAY_LEN(said) * 2; i++) {
+        struct build_range ranges[2];
+        struct build_options options;
+        struct wire bytes;
+        struct onnx_model *model = table_open(&bytes);
+        struct plan *plan;
+        struct error err;
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(build_range_parse(said[i / 2][k], &ranges[k], &err), STATUS_OK);
+        options_open(&options, ranges, 2);
+        if (i % 2) {
+            options.batches = one;
+            options.n_batches = 1;
+        }
+        if (build_plan(model, &options, &plan, &err))
+            fail_msg("%zu: %s", i, err.text);
+        assert_false(plan->batched);
+        assert_int_equal(plan->n_free, i / 2 + 1);
+        assert_int_equal(plan->free[i / 2].low, 4);
+        assert_int_equal(plan->free[i / 2].high, 32);
+        assert_int_equal(plan->n_profiles, i / 2 ? 16 : 4);
+        plan_free(plan);
+        onnx_close(model);
+        engine_device_close(options.device);
+    }
+}
+
 /* --- plans of several points --- */
 
 static struct plan *points_plan(void)
@@ -380,6 +431,7 @@ int main(void)
         cmocka_unit_test(sizes_are_powers_of_two_up_to_the_most),
         cmocka_unit_test(points_become_profiles),
         cmocka_unit_test(dimensions_that_cannot_differ_are_one),
+        cmocka_unit_test(first_dimensions_have_ranges_of_their_own),
         cmocka_unit_test(a_plan_file_keeps_its_points),
         cmocka_unit_test(bent_points_are_refused),
     };
