@@ -180,7 +180,7 @@ void exchange_submit(struct connection *c, struct inflight *inflight)
 {
     struct error err;
     if (engine_masks_check(inflight->model->info, inflight->point, inflight->values,
-                              inflight->item.instances, inflight->spans, &err)) {
+                           inflight->item.instances, inflight->spans, &err)) {
         submit_refuse(c, inflight, &err);
         return;
     }

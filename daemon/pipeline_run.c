@@ -358,7 +358,7 @@ static enum status step_admit(struct loop *loop, struct inflight *step,
     if (sizes.fit == ENGINE_FIT_NEW)
         return exchange_shape_ask(loop, step, err);
     return engine_masks_check(step->model->info, step->point, step->values, step->item.instances,
-                                 step->spans, err);
+                              step->spans, err);
 }
 
 static void step_groups_begin(struct pipeline_run *run, const struct inflight *step,

@@ -54,7 +54,7 @@ struct plan_axes {
     bool shared;                  /* of a batched model: all instances have this input together */
     uint8_t batch;                /* the axis of the instances, unless it is shared */
     uint8_t free[SHAPE_MAX_RANK]; /* which free dimension it is, from 1 on; 0: none */
-    uint8_t mask; /* of an input: enum engine_mask, for what plan_free.pads says */
+    uint8_t mask;                 /* of an input: enum engine_mask, for what plan_free.pads says */
 };
 
 /* A dimension whose size each request chooses. */
