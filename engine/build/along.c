@@ -73,6 +73,7 @@ void along_hide_keys(const struct along_node *n, const struct along_state *tenso
     along_hide(n, mask);
     if (mask.rows || (!scores && along_has_others(tensor, (int)d)))
         n->proof->first |= mask.from;
+    n->proof->first |= tensor->lows & ~mask.from;
     for (uint32_t i = 0; i < SHAPE_MAX_RANK; i++) {
         struct along_value other = along_behind(tensor, (int)i);
         if (i != d && (!scores || along_is_low(other) || along_is_zero(other)))
@@ -84,8 +85,8 @@ void along_hide_keys(const struct along_node *n, const struct along_state *tenso
 static bool brings_rows(const struct along_state *s, int d, struct along_value made)
 {
     struct along_value v = along_behind(s, d);
-    return v.from & made.from && (v.kind == ALONG_CONST || v.kind == ALONG_LOW) &&
-           (v.rows || along_has_others(s, d));
+    bool counts = along_is_low(v) || (v.kind == ALONG_CONST && v.from & made.from);
+    return counts && (v.rows || along_has_others(s, d));
 }
 
 /* The dimension of the operand that lies under the output's, counted from the last; -1: none. */
@@ -463,6 +464,57 @@ static void outputs_break(struct along_node *n)
         *n->out[i] = (struct along_state){.broken = true};
 }
 
+/* Whether the op leaves low numbers low, or moves them. */
+static bool keeps_lows(enum ir_op op)
+{
+    switch (op) {
+    case IR_OP_BINARY:
+    case IR_OP_UNARY:
+    case IR_OP_SELECT:
+    case IR_OP_CAST:
+    case IR_OP_RESHAPE:
+    case IR_OP_TRANSPOSE:
+    case IR_OP_EXPAND:
+    case IR_OP_TILE:
+    case IR_OP_CONCAT:
+    case IR_OP_SLICE:
+    case IR_OP_PAD:
+    case IR_OP_TRILU:
+    case IR_OP_REFORMAT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What makes numbers of the output low that are none behind the request: what chooses between a
+ * low number and others, and masks, by what is behind. */
+static uint64_t lows_made(const struct along_node *n, const struct along_state *out)
+{
+    uint64_t lows = 0;
+    for (uint32_t d = 0; d < SHAPE_MAX_RANK; d++)
+        if (out->mark[d].on && along_is_low(out->mark[d].behind))
+            lows |= out->mark[d].behind.from;
+    if (n->large->op == IR_OP_SELECT &&
+        (along_is_low(along_input(n, 1)->all) || along_is_low(along_input(n, 2)->all)))
+        lows |= along_input(n, 0)->reads;
+    return lows;
+}
+
+static void follow_inputs(const struct along_node *n)
+{
+    uint64_t reads = 0, lows = 0;
+    for (uint32_t i = 0; i < n->large->n_inputs; i++) {
+        const struct along_state *s = operand(n, i);
+        reads |= s ? s->reads : 0;
+        lows |= s ? s->lows : 0;
+    }
+    for (uint32_t i = 0; i < n->large->n_outputs; i++) {
+        n->out[i]->reads = reads;
+        n->out[i]->lows = lows_made(n, n->out[i]) | (keeps_lows(n->large->op) ? lows : 0);
+    }
+}
+
 static void node_walk(struct along_proof *p, uint32_t index, struct along_result *result)
 {
     struct along_node n = {.proof = p,
@@ -478,6 +530,7 @@ static void node_walk(struct along_proof *p, uint32_t index, struct along_result
         n.out[i] = &p->states[n.large->outputs[i]];
     if (!node_prove(&n))
         outputs_break(&n);
+    follow_inputs(&n);
     for (uint32_t i = 0; i < n.large->n_outputs; i++) {
         if (!n.out[i]->broken && !is_explained(p, n.large->outputs[i], n.out[i]))
             n.out[i]->broken = true;
@@ -496,7 +549,7 @@ static bool inputs_mark(struct along_proof *p)
         uint32_t id = p->large->inputs[i];
         struct along_value behind =
             p->mode == ALONG_PADDED ? along_const(0) : along_of(ALONG_FINITE);
-        behind.from = i < 64 ? UINT64_C(1) << i : 0;
+        behind.from = p->states[id].reads = i < 64 ? UINT64_C(1) << i : 0;
         p->states[id].all = along_of(ALONG_FINITE);
         p->states[id].finite = true;
         if (!mark_differing(p, &ir_tensor(p->small, id)->shape, &ir_tensor(p->large, id)->shape,
@@ -539,7 +592,7 @@ static bool prove(struct along_proof *p, struct along_result *out)
         return false;
     for (uint32_t i = 0; i < p->large->n_nodes; i++)
         node_walk(p, i, out);
-    out->masks = p->masks;
+    out->masks = p->masks | p->first;
     out->first = p->first;
     out->whole = p->whole;
     return outputs_read(p, out);

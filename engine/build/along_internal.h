@@ -56,6 +56,8 @@ struct along_state {
     bool broken;            /* nothing is known of the tensor */
     bool constant;          /* no request changes it */
     bool finite;            /* all of it is, wherever it lies */
+    uint64_t reads;         /* inputs, by bits, that it follows from */
+    uint64_t lows;          /* inputs, by bits, that make some of its numbers low */
     struct along_value all; /* its numbers within the request */
     struct along_mark mark[SHAPE_MAX_RANK];
 };

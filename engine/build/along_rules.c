@@ -417,10 +417,14 @@ static bool keys_are_hidden(const struct along_node *n, bool queries_marked)
     bool causal = ir_attr_int(n->large, IR_ATTR_CAUSAL);
     if (m && m->on && (truth ? along_is_zero(m->behind) : along_is_low(m->behind))) {
         along_hide_keys(n, mask, along_shape(n, 3)->rank - 1, false);
+        if (truth)
+            n->proof->first |= mask->reads & ~m->behind.from;
         if (causal)
             n->proof->first |= m->behind.from;
         return true;
     }
+    if (mask && causal && queries_marked)
+        n->proof->first |= truth ? mask->reads : mask->lows;
     return causal && queries_marked;
 }
 

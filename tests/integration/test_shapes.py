@@ -266,14 +266,20 @@ def convolutions(path):
            ["batch", 5, None, None])
 
 
-def encoder(path, layers=2):
-    """As BERT is exported: reshapes that keep dimensions, masks that are added to scores."""
+def encoder(path, layers=2, causal=False):
+    """As BERT is exported: reshapes that keep dimensions, masks that are added to scores. Causal:
+    as decoders are, with a triangle that hides later keys, and by the mask others."""
     g = Graph()
     size = g.add("Gather", g.add("Shape", "ids"), g.ints(1), axis=0)
     places = g.add("Slice", g.bell(LONGEST, HIDDEN), g.ints(0), size, g.ints(0))
     x = g.add("Add", g.add("Gather", g.bell(WORDS, HIDDEN), "ids", axis=0), places)
     seen = g.add("Unsqueeze", g.add("Cast", "mask", to=onnx.TensorProto.FLOAT), g.ints(1, 2))
     far = g.add("Mul", g.add("Sub", g.floats(1), seen), g.floats(-1e4))
+    if causal:
+        square = g.add("Expand", g.floats(-1e9), g.add("Concat", size, size, axis=0))
+        later = g.add("Trilu", square, g.add("Squeeze", g.ints(1)), upper=1)
+        hidden = g.add("Equal", g.add("Add", later, seen), g.floats(0))
+        far = g.add("Where", hidden, g.floats(-1e9), later)
     for _ in range(layers):
         split = [g.add("Transpose", g.add("Reshape", g.add("MatMul", x, g.bell(HIDDEN, HIDDEN)),
                                           g.ints(0, 0, HEADS, HIDDEN // HEADS)),
@@ -299,11 +305,13 @@ class BesideOnnxruntime(harness.Served):
     def setUpClass(cls):
         folder = harness.folder()
         encoder(folder / "encoder.onnx")
+        encoder(folder / "decoder.onnx", causal=True)
         convolutions(folder / "convolutions.onnx")
         sides = ",".join(map(str, cls.SIDES))
         cls.server = harness.Server({
-            "encoder": {"path": str(folder / "encoder.onnx"), "shapes": ["ids=1..4x1..64"],
-                        "profiles": ["seq=" + ",".join(map(str, cls.LENGTHS))]},
+            **{name: {"path": str(folder / f"{name}.onnx"), "shapes": ["ids=1..4x1..64"],
+                      "profiles": ["seq=" + ",".join(map(str, cls.LENGTHS))]}
+               for name in ("encoder", "decoder")},
             "convolutions": {"path": str(folder / "convolutions.onnx"),
                              "shapes": ["x=1..2x3x8..32x8..32"],
                              "profiles": [f"h={sides}", f"w={sides}"]}},
@@ -312,7 +320,7 @@ class BesideOnnxruntime(harness.Served):
         options.intra_op_num_threads = 1
         cls.theirs = {name: onnxruntime.InferenceSession(
             str(folder / f"{name}.onnx"), options, providers=["CPUExecutionProvider"])
-            for name in ("encoder", "convolutions")}
+            for name in ("encoder", "decoder", "convolutions")}
 
     def feeds(self, rng, name, padded=False):
         if name == "convolutions":
@@ -358,6 +366,23 @@ class BesideOnnxruntime(harness.Served):
                 self.assertIn("'mask' has a row of zeros alone", reply.message)
                 feeds["mask"][1, 3] = 1
                 self.check(client, "encoder", feeds)
+
+    def test_queries_that_see_nothing_are_not_padded(self):
+        """Of a causal model, the first ones if what comes first is hidden."""
+        rng = np.random.default_rng(6)
+        with self.server.client() as client:
+            for length in (7, 12, 40):
+                ids = rng.integers(0, WORDS, (2, length))
+                for zeros in (slice(length - 3, length), slice(2, 4), slice(0, 2)):
+                    feeds = {"ids": ids, "mask": np.ones((2, length), np.int64)}
+                    feeds["mask"][1, zeros] = 0
+                    if zeros.start:
+                        self.check(client, "decoder", feeds)
+                        continue
+                    reply = client.infer("decoder", [(k, "INT64", [2, length], a.tobytes())
+                                                     for k, a in feeds.items()])
+                    self.assertEqual(reply.status, FAILED_PRECONDITION)
+                    self.assertIn("'mask' has a row that begins with a zero", reply.message)
 
     def test_mixed_lengths_are_joined_in_padded_batches(self):
         batches = []
