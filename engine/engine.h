@@ -56,13 +56,13 @@ struct engine_free {
 /* A size of 1 is not padded: broadcasts make other layers of it in many models. */
 enum { ENGINE_PADS_FROM = 2 };
 
-/* What an input's zeros do to what requests are padded with. Where they do not hide it, a request
- * runs unpadded only. */
+/* Whether an input's zeros hide what requests are padded with. A request whose numbers they do not
+ * hide runs unpadded only. */
 enum engine_mask {
-    ENGINE_MASK_NONE,  /* nothing: it is no mask */
-    ENGINE_MASK_ROWS,  /* they hide it, but not if a row has zeros alone */
-    ENGINE_MASK_FIRST, /* ... if a row begins with a zero: other things hide later keys, too */
-    ENGINE_MASK_WHOLE, /* ... if the request has any zero: its rows are hidden by their own ones */
+    ENGINE_MASK_NONE,  /* the input is no mask */
+    ENGINE_MASK_ROWS,  /* they do, unless a row of the request has zeros alone */
+    ENGINE_MASK_FIRST, /* they do, unless a row begins with a zero: causal models hide later keys */
+    ENGINE_MASK_WHOLE, /* they do, unless the request has a zero, which hides a row as well */
     ENGINE_MASKS
 };
 
@@ -340,6 +340,16 @@ static inline bool engine_point_holds(const struct engine_info *info, uint32_t p
     return true;
 }
 
+/* Whether a point that holds these values runs them padded: they are not its own. */
+static inline bool engine_point_pads(const struct engine_info *info, uint32_t point,
+                                     const int64_t *values)
+{
+    for (uint32_t i = 0; i < info->n_free; i++)
+        if (values[i] != info->points[point].values[i])
+            return true;
+    return false;
+}
+
 /* How the values of a request are met; what comes first is chosen first. */
 enum engine_fit {
     ENGINE_FIT_EXACT,  /* a point has these very values */
@@ -360,10 +370,7 @@ static inline enum engine_fit engine_fit_of(const struct engine_info *info, cons
     if (i == info->n_points)
         return ENGINE_FIT_NEW;
     *point = i; /* by rising size, so an exact one comes before those that hold it padded */
-    for (uint32_t k = 0; k < info->n_free; k++)
-        if (values[k] != info->points[i].values[k])
-            return ENGINE_FIT_PADDED;
-    return ENGINE_FIT_EXACT;
+    return engine_point_pads(info, i, values) ? ENGINE_FIT_PADDED : ENGINE_FIT_EXACT;
 }
 
 /* The shape that a request of so many instances and such values has, or gets, there. `shape` is a

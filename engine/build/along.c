@@ -487,8 +487,8 @@ static bool keeps_lows(enum ir_op op)
     }
 }
 
-/* What makes numbers of the output low that are none behind the request: what chooses between a
- * low number and others, and masks, by what is behind. */
+/* Inputs that make some of the output's numbers low, here and not in its operands: masks, which
+ * show by what is behind, and what chooses between a low number and others. */
 static uint64_t lows_made(const struct along_node *n, const struct along_state *out)
 {
     uint64_t lows = 0;

@@ -16,9 +16,9 @@
  *
  * A row of scores that are all low is no row with a few that are low: what lies behind counts in it
  * as much as the rest. Whether there are such rows depends on the mask that a request has. If the
- * mask alone says which keys all queries see, one key that is not hidden is enough. If something
- * else hides keys from some queries, what is not hidden from the first ones (causal attention), the
- * first key must be seen. And if a mask hides the rows of what it hides, it may hide nothing.
+ * mask alone says which keys all queries see, it has to show one key. If something else hides keys
+ * from some queries, as causal attention hides later ones, it has to show the first key. If it
+ * hides all keys from the queries that it hides as keys, it has to show all.
  *
  * The proof fails rather than err: an op without a rule (along_rules.c), a mark that is merged with
  * another, a graph whose nodes differ between the sizes.

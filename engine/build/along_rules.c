@@ -412,20 +412,17 @@ static bool keys_are_hidden(const struct along_node *n, bool queries_marked)
     const struct along_mark *m = mask ? &mask->mark[along_shape(n, 3)->rank - 1] : NULL;
     bool truth =
         mask && ir_tensor_type(ir_tensor(n->proof->large, n->large->inputs[3])) == DTYPE_BOOL;
-    if (along_is_apart(n))
-        return false;
     bool causal = ir_attr_int(n->large, IR_ATTR_CAUSAL);
-    if (m && m->on && (truth ? along_is_zero(m->behind) : along_is_low(m->behind))) {
+    bool by_mask = m && m->on && (truth ? along_is_zero(m->behind) : along_is_low(m->behind));
+    if (along_is_apart(n) || (!by_mask && !(causal && queries_marked)))
+        return false;
+    if (by_mask)
         along_hide_keys(n, mask, along_shape(n, 3)->rank - 1, false);
-        if (truth)
-            n->proof->first |= mask->reads & ~m->behind.from;
-        if (causal)
-            n->proof->first |= m->behind.from;
-        return true;
+    if (mask) { /* of the inputs that hide keys, those beside which something else does */
+        uint64_t hiding = truth ? mask->reads : mask->lows;
+        n->proof->first |= causal ? hiding : hiding & ~m->behind.from;
     }
-    if (mask && causal && queries_marked)
-        n->proof->first |= truth ? mask->reads : mask->lows;
-    return causal && queries_marked;
+    return true;
 }
 
 /* Whether the mask has marks that neither keys nor queries nor instances explain. */

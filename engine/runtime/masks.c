@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the masks of a request that is padded hide what it is padded with: this is seen in their
- * numbers alone. */
+/* Whether the masks of a request hide what the request is padded with: the numbers of the masks
+ * decide that. */
 #include "base/dtype.h"
 #include "engine/engine.h"
 
@@ -21,8 +21,8 @@ static bool is_zero(const char *data, size_t size)
     return i == size;
 }
 
-/* The zeros of the row that begins at `first` and has `n` elements, `step` bytes apart: those in
- * front if they are all that matters. */
+/* How many zeros a row has: all of them, or those in front of its first other number. The row
+ * begins at `first` and has `n` elements, `step` bytes apart. */
 static size_t count_zeros(const char *first, size_t n, size_t step, size_t element, bool in_front)
 {
     size_t zeros = 0;
@@ -35,7 +35,7 @@ static size_t count_zeros(const char *first, size_t n, size_t step, size_t eleme
     return zeros;
 }
 
-/* Whether what a mask like this is padded with stays hidden, by its rows along dimension d. */
+/* Whether the mask, whose rows lie along dimension d, hides what it is padded with. */
 static bool hides(enum engine_mask mask, const struct shape *shape, uint32_t d, size_t element,
                   const char *data)
 {
@@ -53,14 +53,6 @@ static bool hides(enum engine_mask mask, const struct shape *shape, uint32_t d, 
     return true;
 }
 
-static bool is_padded(const struct engine_info *info, uint32_t point, const int64_t *values)
-{
-    for (uint32_t i = 0; i < info->n_free; i++)
-        if (values[i] != info->points[point].values[i])
-            return true;
-    return false;
-}
-
 enum status engine_masks_check(const struct engine_info *info, uint32_t point,
                                const int64_t *values, uint32_t instances,
                                const struct engine_span *spans, struct error *err)
@@ -70,7 +62,7 @@ enum status engine_masks_check(const struct engine_info *info, uint32_t point,
         [ENGINE_MASK_FIRST] = "has a row that begins with a zero",
         [ENGINE_MASK_WHOLE] = "has a zero",
     };
-    if (!info->n_free || !info->n_points || !is_padded(info, point, values))
+    if (!info->n_free || !info->n_points || !engine_point_pads(info, point, values))
         return STATUS_OK;
     const struct engine_binding *inputs = engine_point_inputs(info, point);
     for (uint32_t i = 0; i < info->n_inputs; i++) {

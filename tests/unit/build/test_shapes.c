@@ -10,22 +10,28 @@
 #include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
+/* A model of a graph whose output is y; its bytes have to stay. */
+static struct onnx_model *graph_open(struct wire *graph, struct wire *bytes)
+{
+    struct onnx_model *model;
+    struct error err;
+    wire_output(graph, "y");
+    wire_model(bytes, graph, 13);
+    if (onnx_open_memory(bytes->data, bytes->n, &model, &err))
+        fail_msg("%s", err.text);
+    return model;
+}
+
 /* Two inputs [n, ?, 4], whose middles are two dimensions, and their sum's Relu. */
 static struct onnx_model *model_open(struct wire *bytes)
 {
     struct wire graph = {.n = 0};
     static const int64_t any[] = {-1, -3, 4};
-    struct onnx_model *model;
-    struct error err;
     wire_input(&graph, "x", 1, 3, any);
     wire_input(&graph, "z", 1, 3, any);
     wire_node(&graph, "Add", "x z", "sum", NULL);
     wire_node(&graph, "Relu", "sum", "y", NULL);
-    wire_output(&graph, "y");
-    wire_model(bytes, &graph, 13);
-    if (onnx_open_memory(bytes->data, bytes->n, &model, &err))
-        fail_msg("%s", err.text);
-    return model;
+    return graph_open(&graph, bytes);
 }
 
 static void ranges_are_read(void **state UNUSED)
@@ -231,18 +237,13 @@ static struct onnx_model *table_open(struct wire *bytes)
 {
     struct wire graph = {.n = 0};
     static const int64_t rows[] = {-1, 4}, table[] = {-2, 4};
-    struct onnx_model *model;
-    struct error err;
     wire_input(&graph, "x", 1, 2, rows);
     wire_input(&graph, "w", 1, 2, table);
     wire_node(&graph, "Transpose", "w", "wt", NULL);
     wire_node(&graph, "MatMul", "x wt", "s", NULL);
     wire_node(&graph, "Softmax", "s", "p", NULL);
     wire_node(&graph, "MatMul", "p w", "y", NULL);
-    wire_output(&graph, "y");
-    wire_model(bytes, &graph, 13);
-    assert_int_equal(onnx_open_memory(bytes->data, bytes->n, &model, &err), STATUS_OK);
-    return model;
+    return graph_open(&graph, bytes);
 }
 
 /* A first dimension that counts no instances is as any other one, also if --batch is said. */
@@ -285,14 +286,11 @@ static struct plan *points_plan(void)
     struct build_options options;
     struct wire graph = {.n = 0}, bytes;
     static const int64_t any[] = {-1, -2, 4};
-    struct onnx_model *model;
     struct plan *plan = NULL;
     struct error err;
     wire_input(&graph, "x", 1, 3, any);
     wire_node(&graph, "Relu", "x", "y", NULL);
-    wire_output(&graph, "y");
-    wire_model(&bytes, &graph, 13);
-    assert_int_equal(onnx_open_memory(bytes.data, bytes.n, &model, &err), STATUS_OK);
+    struct onnx_model *model = graph_open(&graph, &bytes);
     assert_int_equal(build_range_parse("x=1..2x4..8x4", &ranges[0], &err), STATUS_OK);
     options_open(&options, ranges, 1);
     if (build_plan(model, &options, &plan, &err))
