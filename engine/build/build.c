@@ -636,6 +636,9 @@ static enum status open_guard_host(struct builder *b, struct error *err)
                : STATUS_OK;
 }
 
+/* Random numbers are a guess at what a model will see: 16 bits are not given up for them alone. */
+#define MOST_LOSS 0.5
+
 static enum status make_guard(struct builder *b, struct error *err)
 {
     const struct build_options *o = b->options;
@@ -646,6 +649,7 @@ static enum status make_guard(struct builder *b, struct error *err)
                 : o->device->backend->host_memory ? o->device
                                                   : NULL,
         .bound = o->guard == BUILD_GUARD_MEASURE ? GUARD_NO_BOUND : bound,
+        .most_loss = o->max_error > 0 || o->samples ? 1 : MOST_LOSS,
         .source = o->samples,
         .seed = 1,
         .log = o->log,

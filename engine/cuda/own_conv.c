@@ -4,8 +4,8 @@
  * which does every convolution of floats, transposed or not, in either layout.
  *
  * The direct kernel is slow. Where a library surely does the node (one group, two spatial dims, the
- * same padding on both sides) and the work is large, it is not offered, because timing it would
- * take longer than it could ever save.
+ * same padding on both sides, in FP32 only a sum and a range behind it) and the work is large, it
+ * is not offered, because timing it would take longer than it could ever save.
  *
  * Weights of depthwise nodes are packed [k.., C]; those of the direct kernel stay as they are. The
  * bias is packed in fp32.
@@ -164,6 +164,22 @@ static bool is_range(const struct kernel_epilogue *e)
                          (e->step[0].func == IR_UNARY_RELU || e->step[0].func == IR_UNARY_CLIP));
 }
 
+/* Whether all that follows the convolution is a sum and a range, each at most once. */
+static bool is_sum_and_range(const struct kernel_epilogue *e)
+{
+    int32_t i = 0;
+    i += i < e->n && e->step[i].binary;
+    i += i < e->n && !e->step[i].binary &&
+         (e->step[i].func == IR_UNARY_RELU || e->step[i].func == IR_UNARY_CLIP);
+    return i == e->n;
+}
+
+static bool library_does(const struct conv *c)
+{
+    return c->groups == 1 && c->window.spatial == 2 && c->even &&
+           (c->x.dtype != (int32_t)DTYPE_F32 || is_sum_and_range(&c->epilogue));
+}
+
 /* Weights and biases that are not constants must have, or get by the tactic, the type that the
  * kernel reads. */
 static bool inputs_fit(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
@@ -181,7 +197,7 @@ static bool is_worth_it(enum variant variant, enum ir_layout layout, const struc
 {
     switch (variant) {
     case DIRECT:
-        return c->groups > 1 || c->window.spatial != 2 || !c->even || c->work <= DIRECT_WORK_MAX;
+        return !library_does(c) || c->work <= DIRECT_WORK_MAX;
     case WIDE:
         return layout == IR_LAYOUT_CHANNELS_LAST && is_usual(c) && is_range(&c->epilogue);
     case NARROW:

@@ -47,6 +47,8 @@ struct guard {
     struct guard_output outputs[IR_MAX_IO];
     uint32_t samples;
     double whole; /* the error of the whole model */
+    double lost;  /* of what was held back by shares: what it saved */
+    bool costly;  /* the bound would cost more than options.most_loss */
 };
 
 static enum status no_memory(struct error *err)
@@ -68,6 +70,8 @@ static enum status begin_profile(struct guard *g, const struct ir_graph *graph, 
     g->asked = arena_array(g->memory, nodes, sizeof(*g->asked));
     g->rows = arena_array(g->memory, nodes, sizeof(*g->rows));
     g->round = 0;
+    g->lost = 0;
+    g->costly = false;
     g->held_before = g->n_held;
     return g->now && g->asked && g->rows ? STATUS_OK : no_memory(err);
 }
@@ -298,6 +302,7 @@ static enum status hold_broken(struct holder *h, struct error *err)
 struct offender {
     uint32_t node;
     double share; /* of the square of the model's error */
+    double gain;  /* the time that is lost; layers that save none cost a little, too */
     double worth; /* share for the time that is lost */
 };
 
@@ -319,40 +324,78 @@ static double share_of(const struct walk_row *row)
     return row->own > 0 ? part * part : 0;
 }
 
-/* Lists what can be held back, what is worth most first. Returns the sum of the shares. */
-static double list_offenders(const struct holder *h, uint32_t n, struct offender *list)
+/* All that can be held back, what is worth most first. */
+struct offenders {
+    struct offender *list;
+    uint32_t n;
+    double share, gain; /* sums */
+    bool bytes;         /* some are in 8 bits */
+};
+
+static enum status list_offenders(const struct holder *h, uint32_t n, struct offenders *out,
+                                  struct error *err)
 {
     const struct guard *g = h->guard;
-    double gain = 0, sum = 0;
-    for (uint32_t i = 0, k = 0; i < h->graph->n_nodes; i++)
+    struct offenders o = {.list = arena_array(g->memory, (size_t)n + 1, sizeof(*o.list))};
+    double gain = 0;
+    if (!o.list)
+        return no_memory(err);
+    for (uint32_t i = 0; i < h->graph->n_nodes; i++)
         if (has_part(g, h->layers, i)) {
-            list[k++] = (struct offender){.node = i, .share = share_of(&g->rows[i])};
+            o.list[o.n++] = (struct offender){.node = i, .share = share_of(&g->rows[i])};
             gain += MAX(g->now[i].gain_ns, 0);
+            o.bytes = o.bytes || dtype_size(shortest(h->layers[i].types)) == 1;
         }
-    for (uint32_t k = 0; k < n; k++) {
-        sum += list[k].share;
-        list[k].worth = list[k].share / (MAX(g->now[list[k].node].gain_ns, 0) + gain / n + 1);
+    for (uint32_t k = 0; k < o.n; k++) {
+        struct offender *one = &o.list[k];
+        one->gain = MAX(g->now[one->node].gain_ns, 0) + gain / n + 1;
+        one->worth = one->share / one->gain;
+        o.share += one->share;
+        o.gain += one->gain;
     }
-    qsort(list, n, sizeof(*list), by_worth);
-    return sum;
+    qsort(o.list, o.n, sizeof(*o.list), by_worth);
+    *out = o;
+    return STATUS_OK;
+}
+
+/* By what the shares of all that stays have to become smaller. */
+static double share_ratio(const struct guard *g)
+{
+    double ratio = MARGIN * g->options.bound / g->whole;
+    return ratio * ratio;
+}
+
+/* Whether the bound costs more than it may: what was held back, with what would have to be. */
+static bool is_costly(const struct guard *g, const struct offenders *o, bool all)
+{
+    double left = o->share, lost = g->lost, most = all ? 0 : o->share * share_ratio(g);
+    if (o->bytes || !isfinite(g->whole) || g->options.most_loss >= 1)
+        return false;
+    for (uint32_t k = 0; k < o->n && left > most; k++) {
+        left -= o->list[k].share;
+        lost += o->list[k].gain;
+    }
+    return lost > g->options.most_loss * (g->lost + o->gain);
 }
 
 /* Holds layers back until the shares of the others are as much smaller as the square of the model's
  * error has to be. Shares are estimates, which are the worse the more is held back by them, so no
- * round asks for much. */
+ * round asks for much, but the last one for all. */
 static enum status hold_shares(struct holder *h, uint32_t n, struct error *err)
 {
-    const struct guard *g = h->guard;
-    struct offender *list = arena_array(g->memory, (size_t)n + 1, sizeof(*list));
-    if (!list)
-        return no_memory(err);
-    double left = list_offenders(h, n, list);
-    double ratio = MAX(MARGIN * g->options.bound / g->whole, LEAST_RATIO);
-    double most = left * ratio * ratio;
-    uint32_t least = 1 + n * g->round / LEAST_PART;
-    for (uint32_t k = 0; k < n && (left > most || k < least); k++) {
-        TRY(hold(h, list[k].node, err));
-        left -= list[k].share;
+    struct guard *g = h->guard;
+    struct offenders o = {0};
+    bool last = g->round + 1 >= ROUNDS_MAX;
+    TRY(list_offenders(h, n, &o, err));
+    g->costly = is_costly(g, &o, last);
+    if (g->costly)
+        return STATUS_OK;
+    double left = o.share, most = left * MAX(share_ratio(g), LEAST_RATIO * LEAST_RATIO);
+    uint32_t least = last ? n : 1 + n * g->round / LEAST_PART;
+    for (uint32_t k = 0; k < o.n && (left > most || k < least); k++) {
+        TRY(hold(h, o.list[k].node, err));
+        left -= o.list[k].share;
+        g->lost += o.list[k].gain;
     }
     return STATUS_OK;
 }
@@ -367,9 +410,7 @@ static enum status hold_back(struct holder *h, struct error *err)
     TRY(hold_above(h, bound, err));
     if (h->n || g->whole <= bound)
         return STATUS_OK;
-    if (g->round + 1 >= ROUNDS_MAX)
-        return hold_above(h, -1, err);
-    if (isinf(g->whole))
+    if (isinf(g->whole) && g->round + 1 < ROUNDS_MAX)
         TRY(hold_broken(h, err));
     return h->n ? STATUS_OK : hold_shares(h, n, err);
 }
@@ -403,6 +444,12 @@ static void tell_beyond(const struct guard *g)
     if (isinf(g->whole))
         log_write(g->options.log, LOG_WARNING,
                   "the model is not finite where fp32 is, and nothing more can be held back");
+    else if (g->costly)
+        log_write(g->options.log, LOG_WARNING,
+                  "the error on random numbers is %.3g, beyond %.3g, and comes from so many layers "
+                  "that none is held back for it: --data judges by real inputs, --max-error holds "
+                  "back whatever its bound takes",
+                  g->whole, g->options.bound);
     else
         log_write(g->options.log, LOG_WARNING,
                   "the error is %.3g, beyond %.3g, and nothing more can be held back", g->whole,

@@ -2,6 +2,8 @@
 /*
  * Random inputs. Floats are normal numbers (mean 0, variance 1), which is what images and features
  * are after the usual normalisation, or fill the input's range if it has one; bytes are any bytes.
+ * Images have structures that are large beside a window, and some noise: of noise alone the first
+ * layers leave little, and what is behind them would see numbers far from those it was trained for.
  * An integer input that ends as an index is below the size of what is indexed: token ids are within
  * the vocabulary. Lengths are full. All other integers, truth values, and floats that are called
  * masks are ones.
@@ -16,7 +18,13 @@
 #include "engine/guard/internal.h"
 #include "kernels/cpu/ref.h"
 
-enum { HOPS_MAX = 8 }; /* nodes between an input and the node that it is an index of */
+enum {
+    HOPS_MAX = 8,    /* nodes between an input and the node that it is an index of */
+    IMAGE_SIDE = 16, /* pixels a side, at least */
+    IMAGE_PARTS = 5, /* parts a side, each of about one colour */
+};
+
+#define NOISE 0.3 /* of a pixel, beside its part's colour */
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -123,12 +131,29 @@ static struct interval interval_of(const struct ir_scale *scale)
 /* Normal numbers; where 8 bits hold only some, numbers that are about as normal within these. Ends
  * to both sides are rare numbers, which calibration has found among many: were ours larger than
  * what it saw, all layers behind would be cut off, each a little more than the one before. */
-static float next_within(const struct interval *in, uint64_t *seed)
+static float within(const struct interval *in, double v)
 {
-    double v = (double)next_normal(seed), deviations = in->least < 0 ? 10 : 6;
+    double deviations = in->least < 0 ? 10 : 6;
     if (in->most < DBL_MAX)
         v = (in->least + in->most) / 2 + v * (in->most - in->least) / deviations;
     return (float)fmin(fmax(v, in->least), in->most);
+}
+
+/* [N, C, H, W] of few channels. */
+static bool is_image(const struct shape *s)
+{
+    return s->rank == 4 && (s->dim[1] == 1 || s->dim[1] == 3 || s->dim[1] == 4) &&
+           s->dim[2] >= IMAGE_SIDE && s->dim[3] >= IMAGE_SIDE;
+}
+
+/* A normal number: that of the pixel's part of the image, with some of its own. */
+static double next_pixel(const struct shape *s, size_t at, uint64_t seed, uint64_t *state)
+{
+    size_t h = (size_t)s->dim[2], w = (size_t)s->dim[3], plane = at / (h * w);
+    size_t part = at / w % h * IMAGE_PARTS / h * IMAGE_PARTS + at % w * IMAGE_PARTS / w;
+    uint64_t of_part = seed ^ 0x9fb21c651e98df25U * (plane * IMAGE_PARTS * IMAGE_PARTS + part + 1);
+    double coarse = (double)next_normal(&of_part);
+    return (coarse + NOISE * (double)next_normal(state)) / sqrt(1 + NOISE * NOISE);
 }
 
 static bool fill_floats(const struct ir_graph *graph, const struct ir_tensor *t, size_t n,
@@ -136,11 +161,14 @@ static bool fill_floats(const struct ir_graph *graph, const struct ir_tensor *t,
 {
     const struct interval in = interval_of(ir_scale(graph, t->range));
     CLEANUP(cleanup_free) float *wide = malloc((n + 1) * sizeof(*wide));
-    bool mask = is_mask(t->name);
+    bool mask = is_mask(t->name), image = is_image(&t->shape);
+    uint64_t state = seed;
     if (!wide)
         return false;
-    for (size_t i = 0; i < n; i++)
-        wide[i] = mask ? 1.0F : next_within(&in, &seed);
+    for (size_t i = 0; i < n; i++) {
+        double v = image ? next_pixel(&t->shape, i, seed, &state) : (double)next_normal(&state);
+        wide[i] = mask ? 1.0F : within(&in, v);
+    }
     const struct tensor_view x = {DTYPE_F32, t->shape, wide};
     const struct tensor_view y = {ir_tensor_type(t), t->shape, value};
     ref_cast(&x, &y);

@@ -213,13 +213,14 @@ class Measure:
         self.keep(**{f"{kind}_ms": times, f"{kind}_captured": captured})
 
     def measure_ours(self, kind, made, feeds, wanted):
+        """Tuning holds the lock with all that follows: who gives it back waits for all others."""
         with self.lock if kind == "tuned" else contextlib.nullcontext():
             plan, took = self.ours.build(kind)
-        self.keep(**{f"{kind}_build_s": round(took, 1), **self.ours.segments(plan)})
-        with self.lock:
-            self.keep(**{f"{kind}_ms": {b: self.ours.ms(plan, b) for b in self.args.batches}})
-            if kind == self.args.plans[0]:
-                self.keep(top={b: self.ours.top_layers(plan, b) for b in self.args.layers})
+            self.keep(**{f"{kind}_build_s": round(took, 1), **self.ours.segments(plan)})
+            with self.lock:
+                self.keep(**{f"{kind}_ms": {b: self.ours.ms(plan, b) for b in self.args.batches}})
+                if kind == self.args.plans[0]:
+                    self.keep(top={b: self.ours.top_layers(plan, b) for b in self.args.layers})
         got = self.ours.run(plan, made, feeds[max(self.args.batches)])
         self.keep(**{f"{kind}_error": worst_error(got, wanted)})
 

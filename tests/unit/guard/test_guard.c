@@ -2,6 +2,7 @@
 /* What the guard holds back, on a simulated device (mock.h), which rounds as 16-bit types do, and
  * makes mistakes as a script says. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,10 +51,17 @@ static void hear(void *user UNUSED, enum log_level level UNUSED, const char *lin
 
 static const struct log_sink ear = {.level = LOG_WARNING, .write = hear};
 
+static void open_sparing(double bound, double most_loss)
+{
+    const struct guard_options options = {
+        .bound = bound, .most_loss = most_loss, .seed = 1, .log = &ear};
+    assert_int_equal(guard_new(&options, &guard, NULL), STATUS_OK);
+}
+
 static void open_guard(struct device *host, double bound, const struct guard_source *source)
 {
     const struct guard_options options = {
-        .host = host, .bound = bound, .source = source, .seed = 1, .log = &ear};
+        .host = host, .bound = bound, .most_loss = 1, .source = source, .seed = 1, .log = &ear};
     assert_int_equal(guard_new(&options, &guard, NULL), STATUS_OK);
 }
 
@@ -282,19 +290,65 @@ static void norms_of_padding_stay_in_fp32(void **state UNUSED)
     ir_graph_free(g);
 }
 
-/* Each layer alone is well within the bound, and all of them together are not. */
-static void the_whole_is_held_within_the_bound(void **state UNUSED)
+/* Layers that lose about the same. */
+static struct ir_graph *alike(int n)
 {
     struct ir_graph *g = ir_graph_new();
     uint32_t x = net_input(g, (int64_t[]){4, 32, 0});
-    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        x = binary(g, names[i], IR_BINARY_MUL, x, scalar(g, 1.1F + (float)i / 97));
+    for (int i = 0; i < n; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "layer %d", i);
+        x = binary(g, name, IR_BINARY_MUL, x, scalar(g, 1.1F + (float)(i % 10) / 97));
+    }
     net_output(g, x);
+    return g;
+}
+
+/* Each layer alone is well within the bound, and all of them together are not. */
+static void the_whole_is_held_within_the_bound(void **state UNUSED)
+{
+    struct ir_graph *g = alike(10);
     open_guard(NULL, 4e-4, NULL);
     tune_beside(g, PRECISION_F16, NULL);
     assert_true(report.n_held > 0);
     assert_true(report.outputs[0].error <= 4e-4);
+    assert_false(report.beyond);
+    ir_graph_free(g);
+}
+
+/* What a bound takes is most of the layers, or a part of them. */
+static void no_more_is_lost_than_the_bound_is_worth(void **state UNUSED)
+{
+    static const struct {
+        double bound, most_loss;
+        uint32_t least, most; /* held */
+    } rows[] = {{7e-4, 1, 4, 30}, {7e-4, 0.3, 0, 0}, {1e-3, 0.5, 1, 15}, {1e-3, 0.01, 0, 0}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ir_graph *g = alike(30);
+        heard[0] = '\0';
+        open_sparing(rows[i].bound, rows[i].most_loss);
+        tune_beside(g, PRECISION_F16, NULL);
+        assert_in_range(report.n_held, rows[i].least, rows[i].most);
+        assert_int_equal(report.beyond, rows[i].most == 0);
+        assert_int_equal(report.outputs[0].error > rows[i].bound, rows[i].most == 0);
+        assert_int_equal(strstr(heard, "comes from so many layers") != NULL, rows[i].most == 0);
+        ir_graph_free(g);
+        guard_free(guard);
+        guard = NULL;
+    }
+}
+
+/* Nor does a small loss that is allowed keep a layer that is wrong by itself, or not finite. */
+static void what_is_wrong_by_itself_is_held_at_any_loss(void **state UNUSED)
+{
+    struct ir_graph *g = large();
+    mock_script(device)->wrong_node = "after";
+    mock_script(device)->wrong_tactic = "FP16";
+    mock_script(device)->factor = 1.05F;
+    open_sparing(0.02, 0);
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_non_null(held("further"));
+    assert_non_null(held("after"));
     assert_false(report.beyond);
     ir_graph_free(g);
 }
@@ -602,6 +656,8 @@ int main(void)
         TEST(a_vanishing_epsilon_is_found),
         TEST(norms_of_padding_stay_in_fp32),
         TEST(the_whole_is_held_within_the_bound),
+        TEST(no_more_is_lost_than_the_bound_is_worth),
+        TEST(what_is_wrong_by_itself_is_held_at_any_loss),
         TEST(a_bound_that_nothing_meets_gives_fp32),
         TEST(without_a_bound_it_only_measures),
         TEST(what_has_no_other_kernel_stays_and_is_told),

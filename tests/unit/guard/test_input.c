@@ -39,6 +39,31 @@ static void floats_are_normal(void **state UNUSED)
     ir_graph_free(g);
 }
 
+/* Neighbours are alike, samples and channels differ, and all are normal in the end. */
+static void images_have_structures(void **state UNUSED)
+{
+    enum { SIDE = 40, PLANES = 64 * 3, PIXELS = SIDE * SIDE };
+    struct ir_graph *g = ir_graph_new();
+    const struct shape shape = {.rank = 4, .dim = {PLANES / 3, 3, SIDE, SIDE}};
+    float *values = malloc(sizeof(*values) * PLANES * PIXELS);
+    double squares = 0, near = 0, planes = 0;
+    assert_non_null(values);
+    g->inputs[g->n_inputs++] = ir_tensor_add(g, "image", DTYPE_F32, &shape);
+    assert_true(input_fill(g, 0, 7, values));
+    for (int p = 0; p < PLANES; p++)
+        for (int i = 0; i + 1 < PIXELS; i++) {
+            const float *x = values + (size_t)p * PIXELS + i;
+            squares += (double)x[0] * (double)x[0];
+            near += (double)x[0] * (double)x[1];
+            planes += p > 0 ? (double)x[0] * (double)x[-PIXELS] : 0;
+        }
+    assert_true(fabs(squares / PLANES / PIXELS - 1) < 0.1);
+    assert_true(near / squares > 0.7);
+    assert_true(fabs(planes / squares) < 0.1);
+    ir_graph_free(g);
+    free(values);
+}
+
 /* Calibration has seen these alone: others would be cut off, and look like errors. */
 static void floats_fit_the_range(void **state UNUSED)
 {
@@ -114,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floats_are_normal),
+        cmocka_unit_test(images_have_structures),
         cmocka_unit_test(floats_fit_the_range),
         cmocka_unit_test(masks_are_ones),
         cmocka_unit_test(bytes_are_any),
