@@ -153,7 +153,10 @@ cudaError_t kernel_pool(const struct kernel_call *call, enum ir_pool func, float
                         const struct kernel_view *x, const struct kernel_view *y,
                         const struct kernel_epilogue *epilogue);
 
-/* The maximum, or the average, of tensors as kernel_bytes takes them (bytes.cu). */
+/* --- pool_bytes.cu --- */
+
+/* The maximum, or the average, of tensors as kernel_bytes takes them. Sums of integers are exact;
+ * averages of more than 2^22 of them are refused. */
 cudaError_t kernel_bytes_pool(const struct kernel_call *call, bool average, bool count_include_pad,
                               const struct kernel_window *window, const struct kernel_view *x,
                               const struct kernel_view *y);

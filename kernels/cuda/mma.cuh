@@ -94,6 +94,17 @@ __device__ __forceinline__ int32_t dot_bytes(uint32_t a, uint32_t b, int32_t c)
 #endif
 }
 
+/* Returns the maxima of two pairs of INT16. */
+__device__ __forceinline__ uint32_t max_pairs(uint32_t a, uint32_t b)
+{
+#ifdef INFERD_EMULATE
+    uint32_t high = (int32_t)a >> 16 > (int32_t)b >> 16 ? a : b;
+    return (high & 0xffff0000) | ((int16_t)a > (int16_t)b ? a & 0xffff : b & 0xffff);
+#else
+    return __vmaxs2(a, b);
+#endif
+}
+
 #ifndef INFERD_EMULATE
 __device__ __forceinline__ uint32_t mma_shared_address(const void *shared)
 {

@@ -32,15 +32,25 @@ static bool sized_depthwise_2(struct ir_graph *g, uint64_t *random, int64_t batc
            add_unary(g, IR_UNARY_CLIP, 0, 6);
 }
 
-static bool sized_pool(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+static bool sized_pooling(struct ir_graph *g, enum ir_pool func, struct shape x, int64_t k,
+                          int64_t stride, int64_t pad)
 {
-    uint32_t in = add_input(g, DTYPE_F32, DIMS(batch, 64, 112, 112));
-    uint32_t node = ir_node_add(g, IR_OP_POOL, "pool", 1, &in);
-    int64_t kernel[2] = {3, 3}, strides[2] = {2, 2}, pads[4] = {1, 1, 1, 1};
-    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_FUNC, IR_POOL_MAX) &&
+    uint32_t in = add_input(g, DTYPE_F32, x), node = ir_node_add(g, IR_OP_POOL, "pool", 1, &in);
+    int64_t kernel[2] = {k, k}, strides[2] = {stride, stride}, pads[4] = {pad, pad, pad, pad};
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_FUNC, func) &&
            ir_attr_set_ints(g, node, IR_ATTR_KERNEL, 2, kernel) &&
            ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&
            ir_attr_set_ints(g, node, IR_ATTR_PADS, 4, pads) && finish(g, node);
+}
+
+static bool sized_pool(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+{
+    return sized_pooling(g, IR_POOL_MAX, DIMS(batch, 64, 112, 112), 3, 2, 1);
+}
+
+static bool sized_pool_global(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
+{
+    return sized_pooling(g, IR_POOL_AVERAGE, DIMS(batch, 2048, 7, 7), 7, 1, 0);
 }
 
 static bool sized_mean(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
@@ -199,6 +209,7 @@ const struct case_sized case_sizes[] = {
     {"group norm 32 of 320 @64", sized_group_norm, 0},
     {"deconv 2x2/2 128>64 @56", sized_deconv, 0},
     {"global mean 2048 @7", sized_mean, 0},
+    {"average pool 2048 @7", sized_pool_global, 0},
     {"softmax 12x128x128", sized_softmax, 0},
     {"layer norm 128x768", sized_layer_norm, 0},
     {"gelu 128x3072", sized_gelu, 0},
