@@ -31,7 +31,7 @@ struct matmul_op {
 static const char *const names[] = {
     "128x256",     "128x192",     "128x128",     "128x128 apart", "64x256 apart", "64x128 apart",
     "64x64 apart", "64x32 by 2",  "64x32 by 4",  "64x32 by 8",    "64x64 by 2",   "64x64 by 4",
-    "64x64 by 8",  "64x128 by 2", "64x128 by 4", "64x128 by 8",
+    "64x64 by 8",  "64x128 by 2", "64x128 by 4", "64x128 by 8",   "patch",
 };
 _Static_assert(ARRAY_LEN(names) == KERNEL_MATMUL_VARIANTS, "each row of the kernel's table");
 
@@ -153,6 +153,32 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node,
     tactic_port_pack(&tactic->in[1], packed_bytes(&op->matmul));
 }
 
+/* Of the rows that divide the depth, the one to take without timing: tiles of 64 columns, or of 32
+ * where these are few, and so many blocks to a tile that all multiprocessors have one. */
+static int32_t guess(const struct cuda_device *device, const struct kernel_matmul *p)
+{
+    int64_t room = device->properties.multiProcessorCount, columns = 64, blocks = 8;
+    int64_t tall = (p->rows + 63) / 64;
+    if (tall * ((p->cols + 63) / 64) * blocks < room / 2)
+        columns = 32;
+    while (blocks > 2 && tall * ((p->cols + columns - 1) / columns) * blocks > 2 * room)
+        blocks /= 2;
+    return FIRST_SPLIT + (columns == 64 ? 3 : 0) + (blocks == 8 ? 2 : blocks == 4 ? 1 : 0);
+}
+
+static enum status visit_one(struct cuda_device *device, const struct ir_graph *graph,
+                             const struct ir_node *node, const struct matmul_op *op,
+                             enum dtype dtype, int32_t variant, tactic_visit visit, void *user,
+                             struct error *err)
+{
+    struct kernel_call call = own_call_dry(device, variant);
+    struct tactic tactic;
+    if (kernel_matmul(&call, &op->matmul) != cudaSuccess)
+        return STATUS_OK;
+    fill(graph, node, op, dtype, variant, &tactic);
+    return visit(user, &tactic, err);
+}
+
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
@@ -164,16 +190,22 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         struct matmul_op op;
         if (!read_matmul(graph, node, dtypes[i], false, &op))
             continue;
-        for (int32_t v = first; v <= KERNEL_MATMUL_VARIANTS; v++) {
-            struct kernel_call call = own_call_dry(device, v);
-            struct tactic tactic;
-            if (kernel_matmul(&call, &op.matmul) != cudaSuccess)
-                continue;
-            fill(graph, node, &op, dtypes[i], v, &tactic);
-            TRY(visit(user, &tactic, err));
-        }
+        int32_t best = guess(device, &op.matmul);
+        TRY(visit_one(device, graph, node, &op, dtypes[i], best, visit, user, err));
+        for (int32_t v = first; v <= KERNEL_MATMUL_VARIANTS; v++)
+            if (v != best)
+                TRY(visit_one(device, graph, node, &op, dtypes[i], v, visit, user, err));
     }
     return STATUS_OK;
+}
+
+/* Few rows and much depth: libraries walk all of it with few blocks, if they are not timed. */
+static bool leads(const struct ir_graph *graph, const struct ir_node *node)
+{
+    enum { ROWS = 256, DEPTH = 1024 };
+    struct matmul_op op;
+    return read_matmul(graph, node, DTYPE_F16, false, &op) && op.matmul.rows <= ROWS &&
+           op.matmul.depth >= DEPTH && op.matmul.depth >= 2 * op.matmul.cols;
 }
 
 /* --- packing --- */
@@ -190,10 +222,11 @@ static int64_t packed_place(const struct places *at, int64_t k)
     return k % at->taps * kernel_matmul_tap_depth(at->p->image.channels) + k / at->taps;
 }
 
-static void pack_column(const struct places *at, const uint16_t *from, int64_t c, uint16_t *to)
+static void pack_column(const struct places *at, const uint16_t *from, int64_t c, int32_t variant,
+                        uint16_t *to)
 {
     const struct kernel_matmul *p = at->p;
-    uint16_t *row = to + kernel_matmul_packed_row(c) * kernel_matmul_packed_depth(p);
+    uint16_t *row = to + kernel_matmul_packed_row(variant, c) * kernel_matmul_packed_depth(p);
     for (int64_t k = 0; k < p->depth; k++)
         row[at->taps ? packed_place(at, k) : k] =
             from[at->by_columns ? c * p->depth + k : k * p->cols + c];
@@ -224,7 +257,7 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
         return cuda_refuse(node, tactic, err);
     memset(to, 0, packed_bytes(p));
     for (int64_t c = 0; c < p->cols; c++)
-        pack_column(&at, same, c, to);
+        pack_column(&at, same, c, (int32_t)cuda_tactic_variant(tactic), to);
     return STATUS_OK;
 }
 
@@ -278,4 +311,5 @@ const struct cuda_family cuda_family_own_matmul = {
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,
+    .leads = leads,
 };

@@ -33,8 +33,9 @@ static const char *const tile_names[] = {"", "128x128", "128x64", "32x32"};
 static const char *const depthwise_names[] = {"", "depthwise 16 channels", "depthwise 8 channels",
                                               "depthwise 4 channels", "depthwise any window"};
 static const char *const hopper_names[] = {
-    "",          "128x256",   "128x128",  "128x64",   "64x256 k1", "64x256 k2", "64x256 k4",
-    "64x128 k2", "64x128 k8", "64x64 k4", "64x64 k9", "64x256 h1", "64x64 h9",
+    "",          "128x256",   "128x128",   "128x64",    "64x256 k1",
+    "64x256 k2", "64x256 k4", "64x128 k2", "64x128 k8", "64x64 k4",
+    "64x64 k9",  "64x256 h1", "64x64 h9",  "patch 64",  "patch 128",
 };
 _Static_assert(ARRAY_LEN(hopper_names) == KERNEL_TILE_VARIANTS + 1, "each row of the table");
 

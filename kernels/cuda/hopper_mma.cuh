@@ -31,11 +31,12 @@ __host__ __device__ constexpr uint64_t hopper_swizzle(int line)
     return line == 128 ? 1 : line == 64 ? 2 : 3;
 }
 
-/* K-major: dense rows of LINE bytes. */
-template <int LINE> __device__ __forceinline__ uint64_t descriptor_rows(uint32_t address)
+/* K-major: rows of LINE bytes, dense by eights; the next eight begin `pitch` rows further on. */
+template <int LINE>
+__device__ __forceinline__ uint64_t descriptor_rows(uint32_t address, int pitch = 8)
 {
     return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)1 << 16 |
-           (uint64_t)(8 * LINE >> 4) << 32 | hopper_swizzle(LINE) << 62;
+           (uint64_t)(pitch * LINE >> 4) << 32 | hopper_swizzle(LINE) << 62;
 }
 
 /* Without a swizzle: the next 16 bytes of K `lead` bytes further, the next 8 rows `stride`. */

@@ -277,16 +277,25 @@ struct kernel_images {
     int32_t kernel[2], stride[2], dilation[2], pad[2];
 };
 
+/* Where the variants for convolutions of 3x3 by patches (patch.cuh) have a filter among the packed
+ * ones: a thread has rows g and g + 8 of 16, neighbouring filters. */
+static inline int64_t kernel_patch_row(int64_t filter)
+{
+    int64_t in = filter % 16;
+    return filter - in + in / 2 + in % 2 * 8;
+}
+
 /* --- matmul.cu --- */
 
-/* Variants, from 1 on: the rows of the table in matmul_table.cuh. They are for Hopper alone. */
-enum { KERNEL_MATMUL_VARIANTS = 16 };
+/* Variants, from 1 on: the rows of the table in matmul_table.cuh; from PATCH on those of patch.cuh.
+ * They are for Hopper alone. */
+enum { KERNEL_MATMUL_PATCH = 17, KERNEL_MATMUL_VARIANTS = 17 };
 
 /* y = func(scale a b' + bias + residual), or func(scale a b' + bias) + residual if it is `late`. a
  * [rows, depth], residual and y [rows, cols] and bias [cols] are dense, of F16 or BF16; rows of a
  * are whole 16 bytes, unless there is but one. func: IR_UNARY_IDENTITY, RELU, GELU, GELU_TANH, or
- * SWISH with `alpha`. The weights b are packed: column c of them is row kernel_matmul_packed_row(c)
- * of [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(p)]; the rest is 0. If a is
+ * SWISH with `alpha`. The weights b are packed: column c of them is row kernel_matmul_packed_row(v,
+ * c) of [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(p)]; the rest is 0. If a is
  * images, each tap has kernel_matmul_tap_depth numbers of a packed row. */
 struct kernel_matmul {
     int64_t rows, cols, depth;
@@ -317,18 +326,20 @@ static inline int64_t kernel_matmul_packed_depth(const struct kernel_matmul *p)
 
 /* Of 32 columns, thread q of the four that share a row of a product's result has the 8 from 8q on:
  * numbers 2i and 2i + 1 of them are that thread's in columns 8i .. 8i + 7 of the result. */
-static inline int64_t kernel_matmul_packed_row(int64_t column)
+static inline int64_t kernel_matmul_packed_row(int32_t variant, int64_t column)
 {
     int64_t in = column % 32;
-    return column - in + in % 8 / 2 * 8 + in / 8 * 2 + in % 2;
+    return variant >= KERNEL_MATMUL_PATCH ? kernel_patch_row(column)
+                                          : column - in + in % 8 / 2 * 8 + in / 8 * 2 + in % 2;
 }
 
 cudaError_t kernel_matmul(const struct kernel_call *call, const struct kernel_matmul *p);
 
 /* --- tile.cu --- */
 
-/* Variants, from 1 on: the rows of the table in tile_table.cuh. They are for Hopper alone. */
-enum { KERNEL_TILE_VARIANTS = 12, KERNEL_TILE_ROOM = 256 };
+/* Variants, from 1 on: the rows of the table in tile_table.cuh; from PATCH on those of patch.cuh.
+ * They are for Hopper alone. */
+enum { KERNEL_TILE_PATCH = 13, KERNEL_TILE_VARIANTS = 14, KERNEL_TILE_ROOM = 256 };
 
 /* Products and convolutions of 8-bit integers by constant INT8 weights, with results of 8 bits:
  *
@@ -379,14 +390,16 @@ int64_t kernel_tile_line(int32_t variant);
 static inline int64_t kernel_tile_row(int32_t variant, int64_t column)
 {
     int64_t line = kernel_tile_line(variant), in = column % line, i = in % (line / 4);
-    return column - in + i / 2 * 8 + in / (line / 4) * 2 + i % 2;
+    return variant >= KERNEL_TILE_PATCH ? kernel_patch_row(column)
+                                        : column - in + i / 2 * 8 + in / (line / 4) * 2 + i % 2;
 }
 
 /* Four numbers of a thread are neighbours, and so are the four threads of a row. */
 static inline int64_t kernel_tile_number(int32_t variant, int64_t column)
 {
     int64_t line = kernel_tile_line(variant), in = column % line, i = in % (line / 4);
-    return column - in + i / 4 * 16 + in / (line / 4) * 4 + i % 4;
+    return variant >= KERNEL_TILE_PATCH ? column
+                                        : column - in + i / 4 * 16 + in / (line / 4) * 4 + i % 4;
 }
 
 cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p);

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/matmul_split.cuh"
+#include "kernels/cuda/patch.cuh"
 
 namespace matmul
 {
@@ -32,6 +33,8 @@ template <class T> cudaError_t launch(const struct kernel_call *call, const stru
         launch_split<split_shape<T, 128, 3>, 2>,
         launch_split<split_shape<T, 128, 3>, 4>,
         launch_split<split_shape<T, 128, 3>, 8>,
+        /* stages and slots */
+        patch::launch_floats<T, 2, 2>,
     };
     if (call->variant < 1 || call->variant > KERNEL_MATMUL_VARIANTS)
         return cudaErrorNotSupported;

@@ -7,20 +7,29 @@ static bool is_byte(int32_t dtype)
     return dtype == DTYPE_I8 || dtype == DTYPE_U8;
 }
 
+/* Columns of a tile and bytes of a step, by variant. */
+static const struct {
+    int columns, line;
+} rows[] = {{128, 128},
+#define ROW(columns, stay, stages, slots, line) {columns, line},
+#define PATCH(line, ...)                        {64, line},
+            TILE_SHAPES(ROW) TILE_PATCHES(PATCH)};
+#undef ROW
+#undef PATCH
+
+static int32_t known(int32_t variant)
+{
+    return variant >= 1 && variant <= KERNEL_TILE_VARIANTS ? variant : 0;
+}
+
 int64_t kernel_tile_line(int32_t variant)
 {
-#define ROW(columns, ...) columns,
-    static const int columns[] = {TILE_SHAPES(ROW)};
-#undef ROW
-    return variant >= 1 && variant <= KERNEL_TILE_VARIANTS && columns[variant - 1] < 128 ? 64 : 128;
+    return rows[known(variant)].columns < 128 ? 64 : 128;
 }
 
 int64_t kernel_tile_step(int32_t variant)
 {
-#define ROW(columns, stay, stages, slots, line) line,
-    static const int lines[] = {TILE_SHAPES(ROW)};
-#undef ROW
-    return variant >= 1 && variant <= KERNEL_TILE_VARIANTS ? lines[variant - 1] : 128;
+    return rows[known(variant)].line;
 }
 
 cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p)

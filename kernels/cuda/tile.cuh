@@ -449,12 +449,10 @@ template <class S> struct places {
     }
 };
 
-template <class S> struct job job_of(const struct kernel_tile &p, int64_t steps)
+/* All that happens to sums. */
+inline struct job finish_of(const struct kernel_tile &p)
 {
     struct job j = {};
-    j.m_tiles = (int)kernel_ceil_div(p.rows, S::TALL);
-    j.n_tiles = (int)kernel_ceil_div(p.cols, S::COLUMNS);
-    j.steps = (int)steps;
     j.scale = p.scale;
     j.bias = p.bias;
     j.residual = p.residual != nullptr;
@@ -464,6 +462,15 @@ template <class S> struct job job_of(const struct kernel_tile &p, int64_t steps)
     j.limited = p.high < 127;
     j.residual_turn = p.residual_dtype == DTYPE_U8 ? 0x80808080u : 0;
     j.turn = p.y_dtype == DTYPE_U8 ? 0x80808080u : 0;
+    return j;
+}
+
+template <class S> struct job job_of(const struct kernel_tile &p, int64_t steps)
+{
+    struct job j = finish_of(p);
+    j.m_tiles = (int)kernel_ceil_div(p.rows, S::TALL);
+    j.n_tiles = (int)kernel_ceil_div(p.cols, S::COLUMNS);
+    j.steps = (int)steps;
     return j;
 }
 

@@ -3,6 +3,7 @@
 #ifndef INFERD_KERNELS_CUDA_TILE_TABLE_CUH
 #define INFERD_KERNELS_CUDA_TILE_TABLE_CUH
 
+#include "kernels/cuda/patch.cuh"
 #include "kernels/cuda/tile.cuh"
 
 namespace tile
@@ -23,14 +24,21 @@ namespace tile
     R(256, 1, 6, 3, 64)                                                                            \
     R(64, 9, 8, 4, 64)
 
+/* Behind them, R(bytes of a pixel, stages, slots): see patch.cuh */
+#define TILE_PATCHES(R)                                                                            \
+    R(64, 4, 3)                                                                                    \
+    R(128, 2, 3)
+
 typedef cudaError_t (*launch_fn)(const struct kernel_call *call, const struct kernel_tile &p);
 
 template <class X> cudaError_t launch(const struct kernel_call *call, const struct kernel_tile &p)
 {
 #define ROW(columns, stay, stages, slots, line)                                                    \
     launch_of<shape<X, columns, stay, stages, slots, line>>,
-    static const launch_fn rows[] = {TILE_SHAPES(ROW)};
+#define PATCH(line, stages, slots) patch::launch_bytes<X, line, stages, slots>,
+    static const launch_fn rows[] = {TILE_SHAPES(ROW) TILE_PATCHES(PATCH)};
 #undef ROW
+#undef PATCH
     static_assert(sizeof(rows) / sizeof(*rows) == KERNEL_TILE_VARIANTS, "each has its number");
     if (call->variant < 1 || call->variant > KERNEL_TILE_VARIANTS)
         return cudaErrorNotSupported;

@@ -264,9 +264,67 @@ static void test_windows(void **state)
          127,
          132},
     };
-    static const int least[] = {5, 3, 11, 8};
+    static const int least[] = {6, 3, 11, 8};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         assert_int_equal(check_case(&cases[i]), least[i]);
+}
+
+/* Patches at each edge of images, blocks with no tile, with one and with several, more than one
+ * tile of filters, channels that do not fill a line. */
+static void test_patches(void **state)
+{
+    (void)state;
+    static const struct {
+        struct tile_case c;
+        int32_t variant;
+    } rows[] = {
+        {{{2, 64, {30, 17}, {30, 17}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+          64,
+          DTYPE_U8,
+          DTYPE_NONE,
+          DTYPE_U8,
+          -128,
+          127,
+          2},
+         13},
+        {{{3, 48, {15, 9}, {13, 7}, {3, 3}, {1, 1}, {1, 1}, {0, 0}},
+          144,
+          DTYPE_I8,
+          DTYPE_U8,
+          DTYPE_I8,
+          0,
+          100,
+          5},
+         13},
+        {{{9, 128, {14, 8}, {14, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+          128,
+          DTYPE_U8,
+          DTYPE_U8,
+          DTYPE_U8,
+          -128,
+          127,
+          2},
+         14},
+        {{{1, 96, {3, 40}, {5, 43}, {3, 3}, {1, 1}, {1, 1}, {2, 3}},
+          16,
+          DTYPE_I8,
+          DTYPE_I8,
+          DTYPE_U8,
+          -128,
+          127,
+          132},
+         14},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct data d;
+        struct kernel_call dry = call_of(&rows[i].c, rows[i].variant);
+        dry.dry = true;
+        data_init(&rows[i].c, &d);
+        struct kernel_tile p = arguments(&rows[i].c, &d);
+        assert_int_equal(kernel_tile(&dry, &p), cudaSuccess);
+        data_deinit(&d);
+        check_case(&rows[i].c);
+    }
 }
 
 /* --- each instruction that orders is needed --- */
@@ -301,6 +359,15 @@ static void test_left_out(void **state)
         {2, {ROWS(700, 1168), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 1}},
         {7, {ROWS(1300, 256), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 2}},
         {7, {ROWS(1300, 256), 144, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 2}},
+        {13,
+         {{25, 32, {14, 8}, {14, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+          64,
+          DTYPE_U8,
+          DTYPE_U8,
+          DTYPE_U8,
+          -128,
+          127,
+          1}},
     };
     int faults = 0;
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++) {
@@ -346,9 +413,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_patches),  cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions in 16 bits on Hopper, whose windows tensor copies read: every row of the table of
  * products, against sums in double. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/dtype.h"
 #include "tests/unit/kernels_cuda/array.h"
 #include "tests/test.h"
+#include "tests/unit/kernels_cuda/left_out.h"
 
 struct window_case {
     enum dtype dtype;
@@ -15,6 +18,8 @@ struct window_case {
     int64_t filters;
     bool residual;
     int32_t blocks; /* multiprocessors */
+    enum ir_unary func;
+    bool late;
 };
 
 static int64_t taps_of(const struct kernel_images *i)
@@ -23,7 +28,7 @@ static int64_t taps_of(const struct kernel_images *i)
 }
 
 /* Weights [filters, channels, taps] as kernels.h says; the caller frees them. */
-static uint16_t *packed_new(const struct array *w, const struct kernel_matmul *p)
+static uint16_t *packed_new(const struct array *w, const struct kernel_matmul *p, int32_t variant)
 {
     int64_t pitch = kernel_matmul_packed_depth(p), rows = kernel_matmul_packed_rows(p->cols);
     int64_t taps = taps_of(&p->image), deep = kernel_matmul_tap_depth(p->image.channels);
@@ -33,7 +38,7 @@ static uint16_t *packed_new(const struct array *w, const struct kernel_matmul *p
     for (int64_t m = 0; m < p->cols; m++)
         for (int64_t c = 0; c < p->image.channels; c++)
             for (int64_t t = 0; t < taps; t++)
-                ((uint16_t *)to)[kernel_matmul_packed_row(m) * pitch + t * deep + c] =
+                ((uint16_t *)to)[kernel_matmul_packed_row(variant, m) * pitch + t * deep + c] =
                     ((const uint16_t *)w->view.data)[(m * p->image.channels + c) * taps + t];
     return to;
 }
@@ -62,53 +67,86 @@ static bool is_taken(const struct kernel_matmul *p, int variant, int32_t blocks)
     return kernel_matmul(&dry, p) == cudaSuccess;
 }
 
-/* Returns how many rows of the table took the case. */
-static int check_case(const struct window_case *c)
+static double apply(enum ir_unary func, double v)
+{
+    return func == IR_UNARY_RELU ? fmax(v, 0) : func == IR_UNARY_SWISH ? v / (1 + exp(-v)) : v;
+}
+
+struct data {
+    struct array x, w, bias, residual, y;
+};
+
+static struct data data_new(const struct window_case *c)
 {
     const struct kernel_images *i = &c->i;
     int64_t rows = i->images * i->out[0] * i->out[1], depth = i->channels * taps_of(i);
-    struct array x = ARRAY(c->dtype, NULL, i->images, i->in[0], i->in[1], i->channels);
-    struct array w = ARRAY(c->dtype, NULL, c->filters, i->channels, taps_of(i));
-    struct array bias = ARRAY(c->dtype, NULL, c->filters);
-    struct array residual = ARRAY(c->dtype, NULL, rows, c->filters);
-    struct array y = ARRAY(c->dtype, NULL, rows, c->filters);
-    struct kernel_matmul p = {.rows = rows,
-                              .cols = c->filters,
-                              .depth = depth,
-                              .image = *i,
-                              .dtype = (int32_t)c->dtype,
-                              .func = IR_UNARY_RELU,
-                              .scale = 1,
-                              .a = x.view.data,
-                              .bias = bias.view.data,
-                              .residual = c->residual ? residual.view.data : NULL,
-                              .y = y.view.data};
-    uint16_t *packed = packed_new(&w, &p);
-    int taken = 0;
-    p.b = packed;
+    struct data d = {
+        .x = ARRAY(c->dtype, NULL, i->images, i->in[0], i->in[1], i->channels),
+        .w = ARRAY(c->dtype, NULL, c->filters, i->channels, taps_of(i)),
+        .bias = ARRAY(c->dtype, NULL, c->filters),
+        .residual = ARRAY(c->dtype, NULL, rows, c->filters),
+        .y = ARRAY(c->dtype, NULL, rows, c->filters),
+    };
     for (int64_t r = 0; r < rows; r++)
         for (int64_t m = 0; m < c->filters; m++) {
-            double sum = sum_of(i, array_values(&x), array_values(&w) + m * depth, r) +
-                         array_values(&bias)[m];
-            sum += c->residual ? array_values(&residual)[r * c->filters + m] : 0;
-            array_values(&y)[r * c->filters + m] = sum < 0 ? 0 : (float)sum;
+            double v = sum_of(i, array_values(&d.x), array_values(&d.w) + m * depth, r) +
+                       array_values(&d.bias)[m];
+            double z = c->residual ? array_values(&d.residual)[r * c->filters + m] : 0;
+            array_values(&d.y)[r * c->filters + m] =
+                (float)(c->late ? apply(c->func, v) + z : apply(c->func, v + z));
         }
+    return d;
+}
+
+static void data_free(struct data *d)
+{
+    array_free(&d->x), array_free(&d->w), array_free(&d->bias), array_free(&d->residual);
+    array_free(&d->y);
+}
+
+static struct kernel_matmul arguments(const struct window_case *c, const struct data *d)
+{
+    const struct kernel_images *i = &c->i;
+    return (struct kernel_matmul){.rows = i->images * i->out[0] * i->out[1],
+                                  .cols = c->filters,
+                                  .depth = i->channels * taps_of(i),
+                                  .image = *i,
+                                  .dtype = (int32_t)c->dtype,
+                                  .func = (int32_t)c->func,
+                                  .scale = 1,
+                                  .alpha = 1,
+                                  .late = c->late,
+                                  .a = d->x.view.data,
+                                  .bias = d->bias.view.data,
+                                  .residual = c->residual ? d->residual.view.data : NULL,
+                                  .y = d->y.view.data};
+}
+
+/* Returns how many rows of the table took the case; `patch`: whether the last one did. */
+static int check_case(const struct window_case *c, bool *patch)
+{
+    struct data d = data_new(c);
+    struct kernel_matmul p = arguments(c, &d);
+    int taken = 0;
     for (int variant = 1; variant <= KERNEL_MATMUL_VARIANTS; variant++) {
         struct kernel_call call = {
             .variant = variant, .multiprocessors = c->blocks, .capability = 90};
         char what[120];
         snprintf(what, sizeof(what), "variant %d: %s, %d images of %dx%dx%d, %d filters", variant,
-                 dtype_name(c->dtype), (int)i->images, (int)i->in[0], (int)i->in[1],
-                 (int)i->channels, (int)c->filters);
-        if (!is_taken(&p, variant, c->blocks))
+                 dtype_name(c->dtype), (int)c->i.images, (int)c->i.in[0], (int)c->i.in[1],
+                 (int)c->i.channels, (int)c->filters);
+        *patch = is_taken(&p, variant, c->blocks);
+        if (!*patch)
             continue;
-        array_poison(&y);
+        uint16_t *packed = packed_new(&d.w, &p, variant);
+        p.b = packed;
+        array_poison(&d.y);
         assert_int_equal(kernel_matmul(&call, &p), cudaSuccess);
-        array_check(&y, c->dtype == DTYPE_F16 ? 3e-4 : 2e-3, what);
+        array_check(&d.y, c->dtype == DTYPE_F16 ? 3e-4 : 2e-3, what);
+        free(packed);
         taken++;
     }
-    array_free(&x), array_free(&w), array_free(&bias), array_free(&residual), array_free(&y);
-    free(packed);
+    data_free(&d);
     return taken;
 }
 
@@ -118,16 +156,161 @@ static void test_windows(void **state)
 {
     (void)state;
     static const struct window_case cases[] = {
-        {DTYPE_F16, {2, 64, {9, 7}, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, 72, true, 132},
-        {DTYPE_F16, {3, 40, {8, 9}, {4, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}, 64, false, 132},
-        {DTYPE_BF16, {1, 136, {7, 7}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, 33, true, 132},
-        {DTYPE_F16, {2, 8, {12, 11}, {8, 7}, {5, 3}, {1, 1}, {1, 2}, {0, 0}}, 40, false, 132},
-        {DTYPE_F16, {2, 192, {6, 6}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, {0, 0}}, 130, false, 132},
-        {DTYPE_F16, {2, 72, {1, 50}, {1, 25}, {1, 3}, {1, 2}, {1, 1}, {0, 1}}, 16, true, 132},
-        {DTYPE_BF16, {1, 64, {5, 5}, {9, 9}, {3, 3}, {1, 1}, {2, 2}, {4, 4}}, 64, false, 3},
+        {DTYPE_F16,
+         {2, 64, {9, 7}, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+         72,
+         true,
+         132,
+         IR_UNARY_RELU,
+         false},
+        {DTYPE_F16,
+         {3, 40, {8, 9}, {4, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+         64,
+         false,
+         132,
+         IR_UNARY_RELU,
+         false},
+        {DTYPE_BF16,
+         {1, 136, {7, 7}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+         33,
+         true,
+         132,
+         IR_UNARY_RELU,
+         false},
+        {DTYPE_F16,
+         {2, 8, {12, 11}, {8, 7}, {5, 3}, {1, 1}, {1, 2}, {0, 0}},
+         40,
+         false,
+         132,
+         IR_UNARY_RELU,
+         false},
+        {DTYPE_F16,
+         {2, 192, {6, 6}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, {0, 0}},
+         130,
+         false,
+         132,
+         IR_UNARY_RELU,
+         false},
+        {DTYPE_F16,
+         {2, 72, {1, 50}, {1, 25}, {1, 3}, {1, 2}, {1, 1}, {0, 1}},
+         16,
+         true,
+         132,
+         IR_UNARY_RELU,
+         false},
+        {DTYPE_BF16,
+         {1, 64, {5, 5}, {9, 9}, {3, 3}, {1, 1}, {2, 2}, {4, 4}},
+         64,
+         false,
+         3,
+         IR_UNARY_SWISH,
+         false},
     };
+    bool patch;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        assert_true(check_case(&cases[i]) >= 10);
+        assert_true(check_case(&cases[i], &patch) >= 10);
+}
+
+/* Patches at each edge of images, blocks with no tile, with one and with several, more than one
+ * tile of filters, channels and filters that do not fill theirs. */
+static void test_patches(void **state)
+{
+    (void)state;
+    static const struct window_case cases[] = {
+        {DTYPE_F16,
+         {2, 64, {30, 17}, {30, 17}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+         64,
+         false,
+         2,
+         IR_UNARY_RELU,
+         false},
+        {DTYPE_BF16,
+         {3, 40, {15, 9}, {13, 7}, {3, 3}, {1, 1}, {1, 1}, {0, 0}},
+         136,
+         true,
+         5,
+         IR_UNARY_RELU,
+         false},
+        {DTYPE_F16,
+         {1, 8, {3, 40}, {5, 43}, {3, 3}, {1, 1}, {1, 1}, {2, 3}},
+         24,
+         true,
+         132,
+         IR_UNARY_SWISH,
+         true},
+        {DTYPE_F16,
+         {9, 16, {14, 8}, {14, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+         64,
+         true,
+         1,
+         IR_UNARY_IDENTITY,
+         false},
+        {DTYPE_F16,
+         {1, 64, {1, 1}, {1, 1}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+         8,
+         false,
+         132,
+         IR_UNARY_RELU,
+         false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        bool patch;
+        check_case(&cases[i], &patch);
+        assert_true(patch);
+    }
+}
+
+static bool answer_is_right(const struct data *d)
+{
+    for (size_t i = 0; i < array_count(&d->y); i++) {
+        float got = f16_to_f32(((uint16_t *)d->y.view.data)[i]), want = array_values(&d->y)[i];
+        if (!(fabsf(got - want) <= 0.01F * fmaxf(1, fabsf(want))))
+            return false;
+    }
+    return true;
+}
+
+static int run_left_out(const void *user)
+{
+    const struct window_case *c = user;
+    struct kernel_call call = {
+        .variant = KERNEL_MATMUL_PATCH, .multiprocessors = c->blocks, .capability = 90};
+    struct data d = data_new(c);
+    struct kernel_matmul p = arguments(c, &d);
+    uint16_t *packed = packed_new(&d.w, &p, KERNEL_MATMUL_PATCH);
+    p.b = packed;
+    array_poison(&d.y);
+    bool wrong = kernel_matmul(&call, &p) == cudaSuccess && !answer_is_right(&d);
+    free(packed);
+    data_free(&d);
+    return wrong;
+}
+
+/* Leaves out one wait, arrival, fence or commit after the other. */
+static void test_left_out(void **state)
+{
+    (void)state;
+    static const struct window_case cases[] = {
+        {DTYPE_F16,
+         {9, 16, {14, 8}, {14, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+         64,
+         true,
+         1,
+         IR_UNARY_IDENTITY,
+         false},
+        {DTYPE_F16,
+         {9, 16, {14, 8}, {14, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+         64,
+         false,
+         1,
+         IR_UNARY_IDENTITY,
+         false},
+    };
+    int faults = 0;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        faults += left_out_all("patches", run_left_out, &cases[i]);
+    assert_true(faults >= 10);
+    print_message("%d faults found\n", faults);
 }
 
 static void test_refused(void **state)
@@ -156,6 +339,14 @@ static void test_refused(void **state)
     q = p;
     q.image.pad[1] = 129;
     assert_false(is_taken(&q, 8, 132));
+    assert_true(is_taken(&p, KERNEL_MATMUL_PATCH, 132));
+    q = p;
+    q.image.channels = 72; /* more than the lines of a patch have */
+    q.depth = 648;
+    assert_false(is_taken(&q, KERNEL_MATMUL_PATCH, 132));
+    q = p;
+    q.cols = 60; /* rows of y are not whole 16 bytes */
+    assert_false(is_taken(&q, KERNEL_MATMUL_PATCH, 132));
     q = p;
     q.image.dilation[1] = 128; /* the last tap is further away than a copy can say */
     assert_false(is_taken(&q, 8, 132));
@@ -164,7 +355,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
         cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_patches),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
