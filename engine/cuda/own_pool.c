@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pooling by our own kernels, in channels-last and plain layout. A window as large as the image is
- * also offered as a reduction, which shares out the image among threads; the output of one pixel
- * lies the same in both layouts. Refused: the argmax output, negative padding.
+ * also offered as a reduction, and, with channels last, by the kernel for bytes, which takes floats
+ * as well: both share out the image among threads. The output of one pixel lies the same in both
+ * layouts. Refused: the argmax output, negative padding.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -26,15 +27,15 @@ struct pool_op {
     struct pool pool;
 };
 
-enum { VARIANT_REDUCE = 100 };
+enum { VARIANT_REDUCE = 100, VARIANT_SHARED = 101 };
 
 static const struct {
     const char *name;
     int32_t variant;
 } variants[] = {
-    {"reduce", VARIANT_REDUCE},       {"tile 2", KERNEL_POOL_TILE_2},
-    {"tile 4", KERNEL_POOL_TILE_4},   {"single", KERNEL_POOL_SINGLE},
-    {"general", KERNEL_POOL_GENERAL},
+    {"shared", VARIANT_SHARED},     {"reduce", VARIANT_REDUCE},
+    {"tile 2", KERNEL_POOL_TILE_2}, {"tile 4", KERNEL_POOL_TILE_4},
+    {"single", KERNEL_POOL_SINGLE}, {"general", KERNEL_POOL_GENERAL},
 };
 
 /* Reads one value per spatial dim, beginning with number `first` of `key`. */
@@ -86,17 +87,27 @@ static bool pool_read(const struct ir_graph *graph, const struct ir_node *node, 
     return true;
 }
 
+static cudaError_t pool_shared(const struct kernel_call *call, const struct pool *p)
+{
+    return p->epilogue.n == 0 && p->x.stride[1] == 1
+               ? kernel_bytes_pool(call, p->func == IR_POOL_AVERAGE, p->count_pad, &p->window,
+                                   &p->x, &p->y)
+               : cudaErrorNotSupported;
+}
+
 static cudaError_t pool_call(struct kernel_call *call, const struct pool *p)
 {
     static const int32_t axes[] = {2, 3, 4};
-    if (call->variant != VARIANT_REDUCE)
+    bool shared = call->variant == VARIANT_SHARED;
+    if (!shared && call->variant != VARIANT_REDUCE)
         return kernel_pool(call, p->func, p->power, p->count_pad, &p->window, &p->x, &p->y,
                            &p->epilogue);
     if (!p->whole || p->func == IR_POOL_LP)
         return cudaErrorNotSupported;
     call->variant = 0;
-    return kernel_reduce(call, p->func == IR_POOL_MAX ? IR_REDUCE_MAX : IR_REDUCE_MEAN, axes,
-                         p->window.spatial, &p->x, &p->y, &p->epilogue);
+    return shared ? pool_shared(call, p)
+                  : kernel_reduce(call, p->func == IR_POOL_MAX ? IR_REDUCE_MAX : IR_REDUCE_MEAN,
+                                  axes, p->window.spatial, &p->x, &p->y, &p->epilogue);
 }
 
 /* Visits all variants of a type and a pair of layouts; the general one only if no other is

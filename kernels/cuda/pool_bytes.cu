@@ -22,9 +22,9 @@ namespace
 {
 
 constexpr int THREADS_LOG = 8, THREADS = 1 << THREADS_LOG, AHEAD = 4;
-constexpr int SHARES_MAX = 6;  /* log2 of the threads to a window */
-constexpr int SHARED_ROW = 16; /* places of a row that is shared, at least */
-constexpr int BUSY = 512;      /* threads that keep a multiprocessor busy */
+constexpr int SHARES_MAX = THREADS_LOG; /* log2 of the threads to a window: all of a block */
+constexpr int SHARED_ROW = 16;          /* places of a row that is shared, at least */
+constexpr int BUSY = 512;               /* threads that keep a multiprocessor busy */
 constexpr int64_t SUM_PLACES = 1 << 22, FAR = 1 << 30;
 
 /* Images of up to 3 spatial dims, the last ones of the arrays; those before have one element. */
@@ -279,38 +279,34 @@ __device__ __forceinline__ void store(const job &p, const struct place &w, int32
 template <class F, int N>
 __global__ void __launch_bounds__(THREADS, F::blocks) pool_windows(const __grid_constant__ job p)
 {
-    constexpr uint32_t GROUPS = N / F::channels;
-    uint32_t items = 1u << (THREADS_LOG - p.shares), first = blockIdx.x * items;
-    uint32_t item = first + (threadIdx.x & (items - 1));
+    constexpr int GROUPS = N / F::channels;
+    int items = 1 << (THREADS_LOG - p.shares), part = (int)threadIdx.x >> (THREADS_LOG - p.shares);
+    uint32_t item = blockIdx.x * (uint32_t)items + (threadIdx.x & (uint32_t)(items - 1));
     struct place w;
     F found[GROUPS];
 #pragma unroll
-    for (int g = 0; g < (int)GROUPS; g++)
+    for (int g = 0; g < GROUPS; g++)
         found[g].clear(p);
     if (item < p.items) {
         w = place_of<N>(p, item);
-        look<F, N>(p, w, (int)(threadIdx.x >> (THREADS_LOG - p.shares)), found);
+        look<F, N>(p, w, part, found);
     }
-    if (p.shares == 0) {
-        if (item < p.items)
-            store<F, N>(p, w, w.to, found);
-        return;
-    }
-    KERNEL_SHARED(F, parts); /* [1 << shares][items][GROUPS] */
+    KERNEL_SHARED(F, parts); /* [1 << shares][items][GROUPS], if a window is shared */
+    F *mine = parts + threadIdx.x * GROUPS;
 #pragma unroll
-    for (int g = 0; g < (int)GROUPS; g++)
-        parts[threadIdx.x * GROUPS + g] = found[g];
-    __syncthreads();
-    for (uint32_t k = threadIdx.x; k < items * GROUPS; k += THREADS) {
-        item = first + k / GROUPS;
-        if (item >= p.items)
-            return;
-        F all[1] = {parts[k]};
-        for (uint32_t s = 1; s < 1u << p.shares; s++)
-            all[0].merge(p, parts[s * items * GROUPS + k]);
-        w = place_of<N>(p, item);
-        store<F, F::channels>(p, w, w.to + (int32_t)(k % GROUPS) * F::channels * p.y_c, all);
+    for (int g = 0; g < GROUPS && p.shares > 0; g++)
+        mine[g] = found[g];
+    for (int half = 1 << p.shares >> 1; half > 0; half >>= 1) {
+        __syncthreads();
+        if (part < half)
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++) {
+                found[g].merge(p, mine[half * items * GROUPS + g]);
+                mine[g] = found[g];
+            }
     }
+    if (part == 0 && item < p.items)
+        store<F, N>(p, w, w.to, found);
 }
 
 /* --- launching --- */
