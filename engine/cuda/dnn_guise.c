@@ -381,7 +381,19 @@ static enum status prepare_of(enum guise_kind kind, struct backend_stream *strea
     return STATUS_OK;
 }
 
-#define FAMILY(KIND, NAME, name)                                                                   \
+/* Where cuDNN has an activation inside of a first layer, the kernel is one for all shapes: on an
+ * H200 it took 138 us of 32 images, where a stem takes 26. */
+static bool stem_leads(const struct ir_graph *graph, const struct ir_node *node)
+{
+    bool other = false;
+    for (uint32_t i = 0; i < node->n_epilogue; i++)
+        other = other || (node->epilogue[i].kind == IR_EPILOGUE_UNARY &&
+                          node->epilogue[i].func != IR_UNARY_RELU &&
+                          node->epilogue[i].func != IR_UNARY_CLIP);
+    return other && is_stem(graph, node);
+}
+
+#define FAMILY(KIND, NAME, name, lead)                                                             \
     static enum status name##_candidates(struct cuda_device *device, const struct ir_graph *graph, \
                                          const struct ir_node *node, enum precision precision,     \
                                          tactic_visit visit, void *user, struct error *err)        \
@@ -412,7 +424,8 @@ static enum status prepare_of(enum guise_kind kind, struct backend_stream *strea
         .pack = name##_pack,                                                                       \
         .plan = name##_plan,                                                                       \
         .prepare = name##_prepare,                                                                 \
+        .leads = (lead),                                                                           \
     };
 
-FAMILY(PRODUCT, DNN_MATMUL, dnn_matmul)
-FAMILY(STEM, DNN_STEM, dnn_stem)
+FAMILY(PRODUCT, DNN_MATMUL, dnn_matmul, NULL)
+FAMILY(STEM, DNN_STEM, dnn_stem, stem_leads)

@@ -94,9 +94,29 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     return lt_gemm_prepare(&lt_kind_conv, stream, graph, node, tactic, out, err);
 }
 
+/* Few pixels, as in gates of squeeze-excite: with other activations than ReLU cuDNN's kernel is one
+ * for all shapes, which takes 14 us of one image on an H200, twice of what products take. */
+static bool leads(const struct ir_graph *graph, const struct ir_node *node)
+{
+    enum { PIXELS = 64 };
+    const struct ir_tensor *x = cuda_input(graph, node, 0), *w = cuda_input(graph, node, 1);
+    bool other = false;
+    if (!x || !w || !lt_is_pointwise(node, &x->shape, &w->shape))
+        return false;
+    int64_t pixels = x->shape.dim[0];
+    for (uint32_t d = 2; d < x->shape.rank && pixels <= PIXELS; d++)
+        pixels *= x->shape.dim[d];
+    for (uint32_t i = 0; i < node->n_epilogue; i++)
+        other = other || (node->epilogue[i].kind == IR_EPILOGUE_UNARY &&
+                          node->epilogue[i].func != IR_UNARY_RELU &&
+                          node->epilogue[i].func != IR_UNARY_CLIP);
+    return other && pixels <= PIXELS;
+}
+
 const struct cuda_family cuda_family_lt_conv = {
     .id = CUDA_FAMILY_LT_CONV,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,
+    .leads = leads,
 };
