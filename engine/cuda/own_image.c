@@ -113,6 +113,19 @@ static cudaError_t image_call(const struct kernel_call *call, const struct image
 
 /* --- candidates --- */
 
+/* The pair of layouts that is asked for first, which is taken without timing: channels last, unless
+ * a pixel's channels are not whole vectors. Those of 21 classes took 114 us an image of 520x520 on
+ * an H200 so, and 25 if planes are written. */
+static uint32_t first_layout(const struct ir_tensor *y)
+{
+    uint64_t bytes = y->shape.rank >= 3 ? (uint64_t)y->shape.dim[1] * dtype_size(DTYPE_F16) : 16;
+    for (uint32_t l = 0; bytes % 16 && l < OWN_IMAGE_LAYOUTS; l++)
+        if (own_image_layouts[l].x == IR_LAYOUT_CHANNELS_LAST &&
+            own_image_layouts[l].y == IR_LAYOUT_PLAIN)
+            return l;
+    return 0;
+}
+
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
@@ -122,8 +135,9 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         precision = PRECISION_F32;
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     bool channels = ir_tensor(graph, node->inputs[0])->shape.rank >= 3;
+    uint32_t first = first_layout(ir_tensor(graph, node->outputs[0]));
     for (uint32_t at = 0; at < n * OWN_IMAGE_LAYOUTS; at++) {
-        uint32_t d = at / OWN_IMAGE_LAYOUTS, l = at % OWN_IMAGE_LAYOUTS;
+        uint32_t d = at / OWN_IMAGE_LAYOUTS, l = (at + first) % OWN_IMAGE_LAYOUTS;
         struct kernel_call call = own_call_dry(device, 0);
         struct image image;
         struct tactic tactic;
