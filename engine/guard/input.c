@@ -139,18 +139,27 @@ static float within(const struct interval *in, double v)
     return (float)fmin(fmax(v, in->least), in->most);
 }
 
-/* [N, C, H, W] of few channels. */
-static bool is_image(const struct shape *s)
+/* Where the sides of an image are among the dims of [N, C, H, W] or [N, H, W, C] of few channels;
+ * 0: it is none. */
+static uint32_t image_height(const struct shape *s)
 {
-    return s->rank == 4 && (s->dim[1] == 1 || s->dim[1] == 3 || s->dim[1] == 4) &&
-           s->dim[2] >= IMAGE_SIDE && s->dim[3] >= IMAGE_SIDE;
+    for (uint32_t at = 2; s->rank == 4 && at > 0; at--) {
+        int64_t channels = s->dim[at == 2 ? 1 : 3];
+        if ((channels == 1 || channels == 3 || channels == 4) && s->dim[at] >= IMAGE_SIDE &&
+            s->dim[at + 1] >= IMAGE_SIDE)
+            return at;
+    }
+    return 0;
 }
 
 /* A normal number: that of the pixel's part of the image, with some of its own. */
-static double next_pixel(const struct shape *s, size_t at, uint64_t seed, uint64_t *state)
+static double next_pixel(const struct shape *s, uint32_t height, size_t at, uint64_t seed,
+                         uint64_t *state)
 {
-    size_t h = (size_t)s->dim[2], w = (size_t)s->dim[3], plane = at / (h * w);
-    size_t part = at / w % h * IMAGE_PARTS / h * IMAGE_PARTS + at % w * IMAGE_PARTS / w;
+    size_t h = (size_t)s->dim[height], w = (size_t)s->dim[height + 1];
+    size_t inner = height == 1 ? (size_t)s->dim[3] : 1, pixel = at / inner;
+    size_t part = pixel / w % h * IMAGE_PARTS / h * IMAGE_PARTS + pixel % w * IMAGE_PARTS / w;
+    size_t plane = pixel / (h * w) * inner + at % inner;
     uint64_t of_part = seed ^ 0x9fb21c651e98df25U * (plane * IMAGE_PARTS * IMAGE_PARTS + part + 1);
     double coarse = (double)next_normal(&of_part);
     return (coarse + NOISE * (double)next_normal(state)) / sqrt(1 + NOISE * NOISE);
@@ -161,12 +170,14 @@ static bool fill_floats(const struct ir_graph *graph, const struct ir_tensor *t,
 {
     const struct interval in = interval_of(ir_scale(graph, t->range));
     CLEANUP(cleanup_free) float *wide = malloc((n + 1) * sizeof(*wide));
-    bool mask = is_mask(t->name), image = is_image(&t->shape);
+    bool mask = is_mask(t->name);
+    uint32_t height = image_height(&t->shape);
     uint64_t state = seed;
     if (!wide)
         return false;
     for (size_t i = 0; i < n; i++) {
-        double v = image ? next_pixel(&t->shape, i, seed, &state) : (double)next_normal(&state);
+        double v =
+            height ? next_pixel(&t->shape, height, i, seed, &state) : (double)next_normal(&state);
         wide[i] = mask ? 1.0F : within(&in, v);
     }
     const struct tensor_view x = {DTYPE_F32, t->shape, wide};
