@@ -56,6 +56,7 @@ struct async_product {
     int group;
     int left;                           /* threads that have not taken their result */
     std::vector<char> bytes_a, bytes_b; /* when issued, row after row */
+    std::vector<float> numbers_b;       /* the same of B, as all threads multiply with them */
     void *d[128];
     const uint32_t *fragment[128]; /* of A, if it comes from registers */
     uint32_t was[128][4];

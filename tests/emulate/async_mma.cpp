@@ -167,6 +167,9 @@ static struct async_product product_of(int type, int n, uint64_t a, bool registe
     p.left = WARPGROUP;
     p.bytes_b.resize((size_t)n * STEP);
     gather_b(async_now(), p, p.bytes_b.data());
+    p.numbers_b.resize((size_t)n * K_MOST);
+    for (int i = 0; i < n; i++)
+        numbers(type, false, &p.bytes_b[(size_t)i * STEP], &p.numbers_b[(size_t)i * K_MOST]);
     if (!registers) {
         p.bytes_a.resize(ROWS * STEP);
         gather(async_now(), a, 0, ROWS, p.bytes_a.data());
@@ -263,14 +266,14 @@ static void check_unchanged(const struct async_product &p, int t)
 static void multiply(struct async_product *p, int t)
 {
     char rows[16 * STEP];
-    float a[2][K_MOST], b[K_MOST];
+    float a[2][K_MOST];
     rows_of_a(*p, t, rows);
     int g = t % 32 / 4, steps = 0;
     for (int up = 0; up < 2; up++)
         steps = numbers(p->type, true, rows + (g + up * 8) * STEP, a[up]);
     for (int j = 0; j < p->n / 8; j++)
         for (int e = 0; e < 2; e++) {
-            numbers(p->type, false, &p->bytes_b[(size_t)(8 * j + t % 4 * 2 + e) * STEP], b);
+            const float *b = &p->numbers_b[(size_t)(8 * j + t % 4 * 2 + e) * K_MOST];
             for (int up = 0; up < 2; up++) {
                 uint32_t *at = &p->sum[t][(size_t)(4 * j + 2 * up + e)];
                 float sum = 0, before;
