@@ -33,17 +33,21 @@ static uint64_t next_random(uint64_t *state)
     return x ^ x >> 31;
 }
 
-static bool make_noise(struct tune_bench *b, uint64_t seed)
+/* Gives the blocks their contents where something is timed for the first time: most benches of a
+ * build without timing only tell how much workspace a node needs. */
+static enum status make_noise(struct tune_bench *b, struct error *err)
 {
     static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8, DTYPE_F8};
     int64_t n = BENCH_BLOCK / (int64_t)sizeof(float);
+    uint64_t seed = b->seed;
+    if (b->blocks)
+        return STATUS_OK;
+    if (!(b->blocks = calloc(ARRAY_LEN(types) + 2, BENCH_BLOCK)))
+        return error_no_memory(err, "the tuner");
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
-        if (!(b->noise[types[i]] = malloc(BENCH_BLOCK)))
-            return false;
-    b->weights = malloc(BENCH_BLOCK);
-    b->zeros = calloc(1, BENCH_BLOCK);
-    if (!b->weights || !b->zeros)
-        return false;
+        b->noise[types[i]] = b->blocks + i * BENCH_BLOCK;
+    b->weights = b->blocks + ARRAY_LEN(types) * BENCH_BLOCK;
+    b->zeros = b->weights + BENCH_BLOCK;
     float *wide = (float *)(void *)b->noise[DTYPE_F32];
     for (int64_t i = 0; i < n; i++)
         wide[i] = (float)(next_random(&seed) >> 40) / (float)(1 << 23) - 1.0F;
@@ -62,7 +66,7 @@ static bool make_noise(struct tune_bench *b, uint64_t seed)
         uint16_t half = (uint16_t)(0x3800U | (r & 0x3ff) | (r >> 16 & 0x8000));
         memcpy(b->weights + i * sizeof(half), &half, sizeof(half));
     }
-    return true;
+    return STATUS_OK;
 }
 
 static void bench_cleanup(struct tune_bench **b)
@@ -79,8 +83,7 @@ enum status tune_bench_new(struct device *device, uint64_t seed, uint64_t pool_b
     b->device = device;
     b->backend = device->backend;
     b->pool_bytes = pool_bytes;
-    if (!make_noise(b, seed))
-        return error_no_memory(err, "the tuner");
+    b->seed = seed;
     TRY(b->backend->stream_new(device, &b->stream, err));
     TRY(b->backend->event_new(device, true, &b->begin, err));
     TRY(b->backend->event_new(device, true, &b->end, err));
@@ -103,10 +106,7 @@ void tune_bench_free(struct tune_bench *b)
         b->backend->event_free(b->begin);
     if (b->stream)
         b->backend->stream_free(b->stream);
-    for (int i = 0; i < DTYPE_COUNT_; i++)
-        free(b->noise[i]);
-    free(b->weights);
-    free(b->zeros);
+    free(b->blocks);
     free(b);
 }
 
@@ -233,6 +233,7 @@ enum status bench_set_up(struct tune_bench *b, const struct ir_graph *sample, ui
                          struct error *err)
 {
     const struct ir_node *node = ir_node(sample, 0);
+    TRY(make_noise(b, err));
     TRY(grow_pool(b, sample, err));
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         b->inputs[i] = NULL;

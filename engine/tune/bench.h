@@ -23,11 +23,12 @@ struct tune_bench {
     struct backend_stream *stream;
     struct backend_event *begin, *end;
     struct bench_slot slots[BENCH_SLOTS], pool;
-    uint64_t pool_bytes, pool_at;
+    uint64_t pool_bytes, pool_at, seed;
     uint64_t
         constant[IR_MAX_INPUTS]; /* bytes of an input that comes from the pool; 0: it does not */
     uint32_t n_inputs;
     void *inputs[IR_MAX_INPUTS], *outputs[IR_MAX_OUTPUTS];
+    uint8_t *blocks; /* what the next three point into; NULL: nothing has been timed yet */
     uint8_t *noise[DTYPE_COUNT_]; /* BENCH_BLOCK bytes of floats in [-1, 1), or any I8 */
     uint8_t *weights;             /* BENCH_BLOCK bytes that are small floats in any float type */
     uint8_t *zeros;
