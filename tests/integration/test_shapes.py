@@ -346,7 +346,7 @@ class BesideOnnxruntime(harness.Served):
     def test_a_thousand_requests_agree(self):
         rng = np.random.default_rng(2)
         with self.server.client() as client:
-            for i in range(1000):
+            for i in range(harness.fewer(1000)):
                 name = ("encoder", "convolutions")[i % 2]
                 self.check(client, name, self.feeds(rng, name))
 
@@ -390,11 +390,11 @@ class BesideOnnxruntime(harness.Served):
         def send(seed):
             rng = np.random.default_rng(seed)
             with self.server.client() as client:
-                for _ in range(50):
+                for _ in range(harness.fewer(50)):
                     batches.append(self.check(client, "encoder",
                                               self.feeds(rng, "encoder", padded=True)))
         harness.together(6, send)
-        self.assertEqual(len(batches), 300)
+        self.assertEqual(len(batches), 6 * harness.fewer(50))
 
 
 if __name__ == "__main__":
