@@ -67,7 +67,7 @@ static void the_newest_that_is_ready_is_preferred(void **state)
 static void many_are_found(void **state)
 {
     (void)state;
-    char name[16];
+    char name[24];
     for (int i = 99; i >= 0; i--) {
         snprintf(name, sizeof(name), "model%d", i);
         assert_true(table_add(table, name, "1", MODEL_READY, NULL, NULL));

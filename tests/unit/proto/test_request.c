@@ -378,7 +378,7 @@ static void r4_counts_are_capped(void **state)
     const int64_t one[] = {1};
     put_text(infer, 1, "m");
     for (int n = 1; n <= 65; n++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof(name), "x%d", n);
         put_input(infer, name, "UINT8", 1, one);
         if (n < 65)

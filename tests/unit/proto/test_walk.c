@@ -235,7 +235,7 @@ static void r4_the_largest_request_has_fewer(void **state)
     (void)state;
     static struct request sent;
     static uint8_t head[MESSAGE_HEAD_MAX];
-    static char names[MESSAGE_MAX_TENSORS][8];
+    static char names[MESSAGE_MAX_TENSORS][16];
     struct iovec iov[MESSAGE_MAX_IOV];
     uint32_t n_iov;
     struct error err = {0};
