@@ -127,6 +127,21 @@ static void base_cleanup(struct trace_base **base)
     trace_base_free(*base);
 }
 
+/* Where the thread loses its core between the two clocks, the moment is noted anew. */
+static enum status note_moment(struct trace_base *base, struct error *err)
+{
+    enum { TRIES = 8, CLOSE_NS = 100 * NS_PER_US };
+    const struct backend *backend = base->device->backend;
+    uint64_t before = 0;
+    for (int i = 0; i < TRIES && (i == 0 || base->clock_ns - before > CLOSE_NS); i++) {
+        before = clock_now_ns();
+        TRY(backend->event_record(base->event, base->stream, err));
+        TRY(backend->event_wait(base->event, err));
+        base->clock_ns = clock_now_ns();
+    }
+    return STATUS_OK;
+}
+
 enum status trace_base_new(struct device *device, struct trace_base **out, struct error *err)
 {
     const struct backend *backend = device->backend;
@@ -136,9 +151,7 @@ enum status trace_base_new(struct device *device, struct trace_base **out, struc
     base->device = device;
     TRY(backend->stream_new(device, &base->stream, err));
     TRY(backend->event_new(device, true, &base->event, err));
-    TRY(backend->event_record(base->event, base->stream, err));
-    TRY(backend->event_wait(base->event, err));
-    base->clock_ns = clock_now_ns();
+    TRY(note_moment(base, err));
     *out = STEAL(base);
     return STATUS_OK;
 }
