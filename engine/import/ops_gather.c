@@ -2,11 +2,43 @@
 /* Selection by index: Gather*, Scatter*, OneHot, Compress, NonZero, ReverseSequence. */
 #include "engine/import/ops.h"
 
+/* Whether known indices, one for each dimension of x, name each of its elements once and in order,
+ * as those do that torch's exporter writes for mask[batch, key] and for as_strided. The result is x
+ * in another shape then, and a reshape says so to whoever must know where an element goes. */
+static bool reads_in_order(struct mapper *m, uint32_t x, uint32_t indices)
+{
+    const struct shape *shape = map_shape(m, x);
+    size_t n, given;
+    if (map_failed(m) || !shape->rank || !shape_elements(shape, &n) ||
+        !shape_elements(map_shape(m, indices), &given) || given != n * shape->rank ||
+        !map_make_known(m, indices))
+        return false;
+    const struct ir_tensor *t = ir_tensor(m->graph, indices);
+    shape = map_shape(m, x);
+    for (size_t i = 0, k = 0; i < n; i++) {
+        int64_t place = 0;
+        for (uint32_t d = 0; d < shape->rank; d++) {
+            int64_t index = map_element_int(t, k++);
+            if (index < 0 || index >= shape->dim[d])
+                return false;
+            place = place * shape->dim[d] + index;
+        }
+        if (place != (int64_t)i)
+            return false;
+    }
+    return true;
+}
+
+/* A list of one element is left alone: its only index is the first one of a longer list, too, and
+ * both sizes should become the same node. */
 void map_gather(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), indices = map_in(m, 1);
-    uint32_t axis = map_axis(m, map_attr_int(m, "axis", 0), map_shape(m, x)->rank);
-    map_out(m, 0, emit_gather(m, x, indices, axis));
+    const struct shape *in = map_shape(m, x);
+    uint32_t axis = map_axis(m, map_attr_int(m, "axis", 0), in->rank);
+    bool order = in->rank == 1 && in->dim[0] > 1 && reads_in_order(m, x, indices);
+    map_out(m, 0,
+            order ? emit_reshape(m, x, map_shape(m, indices)) : emit_gather(m, x, indices, axis));
 }
 
 void map_gather_elements(struct mapper *m)
@@ -28,7 +60,15 @@ uint32_t emit_gather_nd(struct mapper *m, uint32_t x, uint32_t indices, int64_t 
 void map_gather_nd(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), indices = map_in(m, 1);
-    map_out(m, 0, emit_gather_nd(m, x, indices, map_attr_int(m, "batch_dims", 0)));
+    int64_t batch_dims = map_attr_int(m, "batch_dims", 0);
+    struct shape shape = *map_shape(m, indices);
+    bool all = !batch_dims && shape.rank && shape.dim[shape.rank - 1] == map_shape(m, x)->rank;
+    if (!all || !reads_in_order(m, x, indices)) {
+        map_out(m, 0, emit_gather_nd(m, x, indices, batch_dims));
+        return;
+    }
+    shape.dim[--shape.rank] = 0;
+    map_out(m, 0, emit_reshape(m, x, &shape));
 }
 
 /* The values are those of enum ir_scatter. */

@@ -455,6 +455,25 @@ static void shape_arithmetic_disappears(void **state)
     release(&r);
 }
 
+/* mask[batch, key] of PyTorch; when two indices change places, it is a gather. */
+static void indices_of_all_elements_in_order_are_a_reshape(void **state)
+{
+    (void)state;
+    const int64_t x[] = {2, 2}, dims[] = {2, 1, 2, 2};
+    static const int64_t places[2][8] = {{0, 0, 0, 1, 1, 0, 1, 1}, {0, 0, 1, 0, 0, 1, 1, 1}};
+    for (int swapped = 0; swapped < 2; swapped++) {
+        struct wire g = {.n = 0};
+        wire_input(&g, "x", 1, 2, x);
+        wire_constant(&g, "i", 7, 4, dims, places[swapped], sizeof(places[0]));
+        wire_node(&g, "GatherND", "x i", "y", NULL);
+        wire_output(&g, "y");
+        struct result r = import(&g, 13);
+        only_node(&r, swapped ? IR_OP_GATHER_ND : IR_OP_RESHAPE);
+        assert_int_equal(ir_tensor(r.graph, r.graph->outputs[0])->shape.rank, 3);
+        release(&r);
+    }
+}
+
 /* An op that the evaluator does not know is no failure as long as nobody needs its value. */
 static void what_cannot_be_evaluated_stays_a_node(void **state)
 {
@@ -760,6 +779,7 @@ int main(void)
         cmocka_unit_test(old_softmax_takes_all_dimensions_behind),
         cmocka_unit_test(attributes_and_operands_mean_the_same),
         cmocka_unit_test(shape_arithmetic_disappears),
+        cmocka_unit_test(indices_of_all_elements_in_order_are_a_reshape),
         cmocka_unit_test(what_cannot_be_evaluated_stays_a_node),
         cmocka_unit_test(a_shape_operand_may_be_given),
         cmocka_unit_test(a_given_value_must_fit),

@@ -59,6 +59,12 @@ static const struct refusal odd[] = {
     {"OneHot", 11, "b3 f4 x2", "", "one_hot: FP32 [3,4]"},
     {"ReverseSequence", 10, "x4,2,3 c1,2", "batch_axis:1 time_axis:0",
      "transpose gather_nd transpose: FP32 [4,2,3]"},
+    /* indices that name everything, in order */
+    {"Gather", 13, "x4 c0,1,2,3", "", "unary: FP32 [4]"},
+    {"Gather", 13, "x4 c0,1,3,2", "", "gather: FP32 [4]"},
+    {"Gather", 13, "x1 s0", "", "gather: FP32 []"},
+    {"GatherND", 13, "x1,1 c0,0", "", "reshape: FP32 []"},
+    {"GatherND", 13, "x1,1 c0,-1", "", "gather_nd: FP32 []"},
     /* Resize */
     {"Upsample", 9, "x1,1,4,4 X4", "mode=bilinear", "resize: FP32 [1,2,12,16]"},
     {"Resize", 18, "x1,1,4,8 - - c6,6", "axes=2,3 keep_aspect_ratio_policy=not_larger",
