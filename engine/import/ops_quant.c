@@ -8,13 +8,17 @@
 
 #include <math.h>
 
-static void check_value(struct mapper *m, double value)
+/* What a scale may be. */
+enum signs { ABOVE_0, ANY_SIGN };
+
+static void check_value(struct mapper *m, double value, enum signs signs)
 {
-    if (!isfinite(value) || value <= 0)
-        map_invalid(m, "its scale is %g, expected a number above 0", value);
+    if (!isfinite(value) || (value <= 0 && signs == ABOVE_0))
+        map_invalid(m, "its scale is %g, expected a number%s", value,
+                    signs == ABOVE_0 ? " above 0" : "");
 }
 
-void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero)
+static void check_scale(struct mapper *m, uint32_t scale, uint32_t zero, enum signs signs)
 {
     const struct shape *ss = map_shape(m, scale), *zs = map_shape(m, zero);
     size_t n = 0, n_zero = 0;
@@ -33,7 +37,12 @@ void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero)
     if (!shape_elements(ss, &n) || !ir_tensor_is_constant(t))
         return;
     for (size_t i = 0; i < n && !map_failed(m); i++)
-        check_value(m, map_element(t, i));
+        check_value(m, map_element(t, i), signs);
+}
+
+void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero)
+{
+    check_scale(m, scale, zero, ABOVE_0);
 }
 
 uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis, enum dtype to)
@@ -137,21 +146,28 @@ static uint32_t emit_scaling(struct mapper *m, enum ir_op op, const uint32_t *in
     return emit_end(m, node);
 }
 
-uint32_t emit_dequantize(struct mapper *m, uint32_t x, const struct quantisation *by, enum dtype to)
+/* A node of ours has scales above 0 only. */
+static uint32_t dequantize(struct mapper *m, uint32_t x, const struct quantisation *by,
+                           enum dtype to, enum signs signs)
 {
     uint32_t scale = by->scale, zero = by->zero;
     enum dtype dtype = map_dtype(m, x);
-    map_check_scale(m, scale, zero);
+    check_scale(m, scale, zero, signs);
     if (zero != IR_NONE && map_dtype(m, zero) != dtype)
         map_invalid(m, "its zero point is %s, its input %s", dtype_name(map_dtype(m, zero)),
                     dtype_name(dtype));
     if (map_failed(m))
         return IR_NONE;
-    if (!dtype_is_float(dtype) && align(m, x, by->axis, &scale, &zero))
+    if (signs == ABOVE_0 && !dtype_is_float(dtype) && align(m, x, by->axis, &scale, &zero))
         return emit_scaling(m, IR_OP_DEQUANTIZE, (const uint32_t[]){x, scale, zero}, by->axis, to);
     uint32_t rank = map_shape(m, x)->rank;
     scale = emit_along(m, scale, by->axis, rank);
     return dequantize_by_parts(m, x, scale, emit_along(m, zero, by->axis, rank), to);
+}
+
+uint32_t emit_dequantize(struct mapper *m, uint32_t x, const struct quantisation *by, enum dtype to)
+{
+    return dequantize(m, x, by, to, ABOVE_0);
 }
 
 uint32_t emit_quantize(struct mapper *m, uint32_t x, const struct quantisation *by, enum dtype to)
@@ -257,16 +273,19 @@ static uint32_t drop_zero(struct mapper *m, uint32_t zero, enum dtype of)
     return IR_NONE;
 }
 
+/* Scales in blocks become factors, so they may be any numbers. onnxruntime's 4-bit weights without
+ * zero points have scales below 0, so that -8 is what is farthest from 0, and 0 for zeros. */
 void map_dequantize(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), scale = map_in(m, 1), zero = map_in_opt(m, 2);
     enum dtype to = attr_dtype(m, "output_dtype", map_dtype(m, scale));
     struct scaling by;
-    map_check_scale(m, scale, zero);
+    enum signs signs = map_attr_int(m, "block_size", 0) ? ANY_SIGN : ABOVE_0;
+    check_scale(m, scale, zero, signs);
     read_scaling(m, x, scale, &by);
     zero = emit_spread(m, drop_zero(m, zero, map_dtype(m, x)), x, &by);
     scale = emit_spread(m, scale, x, &by);
-    map_out(m, 0, emit_dequantize(m, x, &(struct quantisation){scale, zero, by.axis}, to));
+    map_out(m, 0, dequantize(m, x, &(struct quantisation){scale, zero, by.axis}, to, signs));
 }
 
 void map_quantize(struct mapper *m)

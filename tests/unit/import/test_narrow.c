@@ -3,6 +3,7 @@
  * Constants of 4-bit integers and 8-bit floats in a model: which nodes may read them, and what they
  * become. test_tensor.c tests the unpacking itself.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "engine/cpu/eval.h"
@@ -82,6 +83,26 @@ static void dequantize_linear_reads_four_bits(void **state)
     assert_gives(&g, shifted);
     g = reads("DequantizeLinear", "w s", UINT4, nibbles, sizeof(nibbles));
     assert_gives(&g, without);
+}
+
+static void four_bits_in_blocks_have_scales_of_any_sign(void **state)
+{
+    (void)state;
+    static const float scales[][2] = {{-0.5f, 0}, {-0.5f, INFINITY}}, want[] = {-0.5f, -1, 0, 0};
+    const int64_t two_blocks[] = {2};
+    for (int i = 0; i < 2; i++) {
+        struct wire g = {.n = 0}, attrs = {.n = 0};
+        wire_constant(&g, "w", INT4, 1, four, nibbles, sizeof(nibbles));
+        wire_constant(&g, "s", FLOAT, 1, two_blocks, scales[i], sizeof(scales[i]));
+        wire_attr_int(&attrs, "axis", 0);
+        wire_attr_int(&attrs, "block_size", 2);
+        wire_node(&g, "DequantizeLinear", "w s", "y", &attrs);
+        wire_output(&g, "y");
+        if (i)
+            assert_refused(&g, STATUS_INVALID_ARGUMENT, "its scale is inf, expected a number");
+        else
+            assert_gives(&g, want);
+    }
 }
 
 static void cast_reads_eight_bit_floats(void **state)
@@ -174,6 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dequantize_linear_reads_four_bits),
+        cmocka_unit_test(four_bits_in_blocks_have_scales_of_any_sign),
         cmocka_unit_test(cast_reads_eight_bit_floats),
         cmocka_unit_test(constants_may_be_nodes),
         cmocka_unit_test(nobody_else_reads_them),
