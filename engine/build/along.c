@@ -202,7 +202,8 @@ static struct along_value constant_value(const struct ir_tensor *t)
     return v;
 }
 
-/* A constant whose sizes differ, element by element. */
+/* A constant whose sizes differ, element by element. If it has several elements for each place of a
+ * request, as what is repeated for each instance's heads, they lie together. */
 struct pair {
     const struct along_proof *proof;
     const struct ir_tensor *small, *large;
@@ -228,13 +229,15 @@ static size_t small_place(const struct pair *p, const int64_t *index, uint32_t *
     return behind ? SIZE_MAX : at;
 }
 
-/* Apart, all requests must see the same: the element at index 0 of every mark. */
+/* Apart, all requests must see the same: what the first one sees along every mark. */
 static bool is_same_along(const struct pair *p, const int64_t *index, size_t at, size_t size)
 {
     size_t first = 0;
-    for (uint32_t k = 0; k < p->large->shape.rank; k++)
-        first =
-            first * (size_t)p->large->shape.dim[k] + (size_t)(p->state->mark[k].on ? 0 : index[k]);
+    for (uint32_t k = 0; k < p->large->shape.rank; k++) {
+        const struct along_mark *mark = &p->state->mark[k];
+        first = first * (size_t)p->large->shape.dim[k] +
+                (size_t)(mark->on ? index[k] % mark->inner : index[k]);
+    }
     return memcmp((const char *)p->large->data + at * size,
                   (const char *)p->large->data + first * size, size) == 0;
 }
@@ -256,9 +259,9 @@ static bool pair_element(struct pair *p, const int64_t *index, size_t at)
     return true;
 }
 
-/* Marks the dimensions that have the size. False: others differ. */
+/* Marks the dimensions that have the size, or up to `most` times the size. False: others differ. */
 static bool mark_differing(const struct along_proof *proof, const struct shape *small,
-                           const struct shape *large, struct along_value behind,
+                           const struct shape *large, int64_t most, struct along_value behind,
                            struct along_state *state)
 {
     if (small->rank != large->rank)
@@ -266,9 +269,11 @@ static bool mark_differing(const struct along_proof *proof, const struct shape *
     for (uint32_t d = 0; d < large->rank; d++) {
         if (small->dim[d] == large->dim[d])
             continue;
-        if (small->dim[d] != proof->small_size || large->dim[d] != proof->large_size)
+        int64_t inner = small->dim[d] / proof->small_size;
+        if (inner < 1 || inner > most || small->dim[d] % proof->small_size ||
+            large->dim[d] % proof->large_size || large->dim[d] / proof->large_size != inner)
             return false;
-        state->mark[d] = (struct along_mark){true, 1, behind};
+        state->mark[d] = (struct along_mark){true, inner, behind};
     }
     return true;
 }
@@ -280,7 +285,8 @@ static bool constant_compare(const struct along_proof *proof, const struct ir_te
         .proof = proof, .small = small, .large = large, .state = state, .first_all = true};
     int64_t index[SHAPE_MAX_RANK] = {0};
     size_t n, in_small;
-    if (!mark_differing(proof, &small->shape, &large->shape, along_of(ALONG_FINITE), state) ||
+    if (!mark_differing(proof, &small->shape, &large->shape, INT64_MAX, along_of(ALONG_FINITE),
+                        state) ||
         small->dtype != large->dtype || !shape_elements(&large->shape, &n) ||
         !shape_elements(&small->shape, &in_small) || !n || !in_small)
         return false;
@@ -552,7 +558,7 @@ static bool inputs_mark(struct along_proof *p)
         behind.from = p->states[id].reads = i < 64 ? UINT64_C(1) << i : 0;
         p->states[id].all = along_of(ALONG_FINITE);
         p->states[id].finite = true;
-        if (!mark_differing(p, &ir_tensor(p->small, id)->shape, &ir_tensor(p->large, id)->shape,
+        if (!mark_differing(p, &ir_tensor(p->small, id)->shape, &ir_tensor(p->large, id)->shape, 1,
                             behind, &p->states[id]))
             return false;
         for (uint32_t d = 0; d < SHAPE_MAX_RANK; d++)

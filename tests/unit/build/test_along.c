@@ -258,6 +258,18 @@ static const struct claim claims[] = {
      false, NULL},
     {"places that are the requests' own, in what all share",
      "input i INT64[$,3,1]\ny = gather_nd \"y\" (x FP32[4,5], i)\noutput y\n", false, true, NULL},
+    {"a constant for two heads of each",
+     "input x FP32[$,2,3]\na = reshape \"a\" (x) shape=~,3\n"
+     "b = binary \"b\" (a, k FP32[~,3]=2) func=mul\ny = reshape \"y\" (b) shape=$,2,3\noutput y\n",
+     true, true, NULL},
+    {"a constant that differs between two heads of each, and between requests",
+     "input x FP32[$,2,3]\na = reshape \"a\" (x) shape=~,3\n"
+     "b = binary \"b\" (a, k FP32[~,3]) func=mul\ny = reshape \"y\" (b) shape=$,2,3\noutput y\n",
+     true, false, NULL},
+    {"a constant for two halves of all",
+     "input x FP32[2,$,3]\na = reshape \"a\" (x) shape=~,3\n"
+     "b = binary \"b\" (a, k FP32[~,3]=2) func=mul\ny = reshape \"y\" (b) shape=2,$,3\noutput y\n",
+     false, false, NULL},
     {"one of many",
      "input i INT64[2,$]\ny = one_hot \"y\" (i, v FP32[2]) axis=1 depth=4\noutput y\n", true, true,
      NULL},
@@ -287,6 +299,33 @@ static void claims_are_proved_or_not(void **state UNUSED)
 {
     for (size_t i = 0; i < ARRAY_LEN(claims); i++)
         check_claim(&claims[i]);
+}
+
+/* Gives the constants of a graph the values 0, 1, .. period - 1, 0, .. */
+static void repeat(struct ir_graph *graph, size_t period)
+{
+    for (uint32_t t = 0; t < graph->n_tensors; t++) {
+        const struct ir_tensor *k = ir_tensor(graph, t);
+        float *to = (float *)(uintptr_t)k->data;
+        for (size_t i = 0; ir_tensor_is_constant(k) && i < k->bytes / sizeof(*to); i++)
+            to[i] = (float)(i % period);
+    }
+}
+
+/* Of two heads, each may have a constant of its own, but all requests the same. */
+static void heads_of_requests_have_the_same_constants(void **state UNUSED)
+{
+    static const char text[] =
+        "input x FP32[$,2]\na = reshape \"a\" (x) shape=~\n"
+        "b = binary \"b\" (a, k FP32[~]) func=mul\ny = reshape \"y\" (b) shape=$,2\noutput y\n";
+    for (size_t period = 1; period <= 4; period++) {
+        CLEANUP(ir_graph_cleanup) struct ir_graph *small = graph_of(text, 2);
+        CLEANUP(ir_graph_cleanup) struct ir_graph *large = graph_of(text, 3);
+        struct along_result r;
+        repeat(small, period);
+        repeat(large, period);
+        assert_int_equal(along_prove(small, large, 2, 3, ALONG_APART, &r), period <= 2);
+    }
 }
 
 static void a_mask_is_noted(void **state UNUSED)
@@ -431,6 +470,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claims_are_proved_or_not),
+        cmocka_unit_test(heads_of_requests_have_the_same_constants),
         cmocka_unit_test(a_mask_is_noted),
         cmocka_unit_test(masks_are_asked_for_what_they_hide),
         cmocka_unit_test(what_is_proved_of_random_graphs_is_true),
