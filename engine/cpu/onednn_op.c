@@ -47,6 +47,29 @@ static bool fits(const struct ir_tensor *t, const struct tactic_port *port,
     return layout_canonical(&t->shape, t->layout) == port->format.layout && size <= t->bytes;
 }
 
+/* Makes the recipe of a tactic's implementation. oneDNN takes layouts that agree, as all do of
+ * [2,6,1,1], for one operation and offers what its cache holds of it, so a build may find an
+ * implementation that by itself takes only one of them: then it is made for that one. */
+static enum status make_again(const struct subject *s, const struct onednn_row *row,
+                              const char *impl, struct choice *choice, struct recipe *r)
+{
+    const struct choice said = *choice;
+    recipe_init(r, impl);
+    enum status status = row->make(s, said, r);
+    for (uint8_t src = 0; status == STATUS_UNIMPLEMENTED && src < IR_LAYOUT_OPAQUE; src++)
+        for (uint8_t dst = 0; status == STATUS_UNIMPLEMENTED && dst < IR_LAYOUT_OPAQUE; dst++) {
+            if (!ir_layouts_agree(&subject_in(s, 0)->shape, said.src, src) ||
+                !ir_layouts_agree(&subject_out(s, 0)->shape, said.dst, dst))
+                continue;
+            choice->src = src;
+            choice->dst = dst;
+            recipe_deinit(r);
+            recipe_init(r, impl);
+            status = row->make(s, *choice, r);
+        }
+    return status;
+}
+
 /* Makes the tactic's recipe again. `packed`: the constants have been repacked already. */
 static enum status rebuild(const struct subject *s, const struct tactic *tactic, bool packed,
                            struct recipe *r, struct choice *choice, struct error *err)
@@ -64,8 +87,7 @@ static enum status rebuild(const struct subject *s, const struct tactic *tactic,
         return refuse(s, err, "the tactic is damaged");
     *choice = blob.choice;
     omp_set_num_threads((int)choice_threads(s->dnn, blob.choice));
-    recipe_init(r, blob.impl);
-    enum status status = row->make(s, blob.choice, r);
+    enum status status = make_again(s, row, blob.impl, choice, r);
     r->want = NULL; /* `blob` ends with this function */
     if (status)
         return status == STATUS_RESOURCE_EXHAUSTED ? error_no_memory(err, "oneDNN")

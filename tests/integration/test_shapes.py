@@ -397,5 +397,36 @@ class BesideOnnxruntime(harness.Served):
         self.assertEqual(len(batches), 6 * harness.fewer(50))
 
 
+def gates(path):
+    """Squeeze-excite: convolutions of one pixel, whose layouts are one."""
+    g = Graph()
+    small = g.add("Relu", g.add("Conv", g.add("GlobalAveragePool", "x"), g.bell(6, 24, 1, 1)))
+    gate = g.add("Sigmoid", g.add("Conv", small, g.bell(24, 6, 1, 1)))
+    g.save(path, [("x", onnx.TensorProto.FLOAT, ["batch", 24, "h", 8])], g.add("Mul", "x", gate),
+           ["batch", 24, None, 8])
+
+
+@unittest.skipUnless(onnxruntime, "needs onnxruntime, onnx and numpy")
+class InAnotherProcess(unittest.TestCase):
+    def test_what_a_build_found_in_a_cache_runs_without(self):
+        """Several profiles have the same convolutions: oneDNN's cache held them when the second was
+        built, and named kernels that a plain look does not find."""
+        model, plan = (harness.folder() / f"gates.{end}" for end in ("onnx", "plan"))
+        gates(model)
+        x = np.random.default_rng(3).standard_normal((2, 24, 12, 8)).astype(np.float32)
+        np.save(harness.folder() / "x.npy", x)
+        theirs = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+        for words in (
+                ["build", model, "-o", plan, "--no-tune", "--timing-cache", "", "--batch", "1,2",
+                 "--shape", "x=*x*x8..12x8"],
+                ["run", plan, "--quiet", "--input", f"x={harness.folder()}/x.npy", "--output",
+                 harness.folder()]):
+            done = subprocess.run([harness.INFERCTL, *words, "--threads", "1"], text=True,
+                                  capture_output=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        got, expected = np.load(harness.folder() / "y.npy"), theirs.run(None, {"x": x})[0]
+        self.assertLess(np.abs(got - expected).max(), 2e-5)
+
+
 if __name__ == "__main__":
     harness.main()
