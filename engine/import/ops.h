@@ -58,6 +58,9 @@ void map_matmul_integer(struct mapper *m);
 void map_matmul_integer_to_float(struct mapper *m);
 void map_dynamic_quantize_matmul(struct mapper *m);
 
+/* ops_nbits.c */
+void map_matmul_nbits(struct mapper *m);
+
 /* ops_qlinear.c */
 void map_qlinear_binary(struct mapper *m);
 void map_qlinear_concat(struct mapper *m);

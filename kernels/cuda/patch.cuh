@@ -509,18 +509,17 @@ cudaError_t launch_floats(const struct kernel_call *call, const struct kernel_ma
 {
     typedef shape<floats<T>, 128, STAGES, SLOTS> S;
     job<S> j = {};
-    const struct source s = {&p.image,
-                             p.rows,
-                             p.cols,
-                             kernel_matmul_packed_depth(&p),
-                             kernel_matmul_packed_rows(p.cols),
-                             p.dtype,
-                             p.dtype,
-                             p.dtype,
-                             p.a,
-                             p.b,
-                             p.residual,
-                             p.y};
+    struct source s = {};
+    s.image = &p.image;
+    s.rows = p.rows;
+    s.cols = p.cols;
+    s.deep = kernel_matmul_packed_depth(&p);
+    s.filters = kernel_matmul_packed_rows(p.cols);
+    s.x_dtype = s.w_dtype = s.y_dtype = p.dtype;
+    s.x = p.a;
+    s.weights = p.b;
+    s.residual = p.residual;
+    s.y = p.y;
     j.how = matmul::job_of(p, PIXELS, FILTERS);
     return launch<S>(call, s, j);
 }
@@ -532,18 +531,19 @@ cudaError_t launch_bytes(const struct kernel_call *call, const struct kernel_til
     job<S> j = {};
     if (LINE == 128 && p.image.channels <= 64) /* for which shorter lines are there */
         return cudaErrorNotSupported;
-    const struct source s = {&p.image,
-                             p.rows,
-                             p.cols,
-                             kernel_tile_depth(&p, LINE),
-                             kernel_tile_rows(p.cols),
-                             p.x_dtype,
-                             DTYPE_I8,
-                             p.y_dtype,
-                             p.x,
-                             p.weights,
-                             p.residual,
-                             p.y};
+    struct source s = {};
+    s.image = &p.image;
+    s.rows = p.rows;
+    s.cols = p.cols;
+    s.deep = kernel_tile_depth(&p, LINE);
+    s.filters = kernel_tile_rows(p.cols);
+    s.x_dtype = p.x_dtype;
+    s.w_dtype = DTYPE_I8;
+    s.y_dtype = p.y_dtype;
+    s.x = p.x;
+    s.weights = p.weights;
+    s.residual = p.residual;
+    s.y = p.y;
     j.how = tile::finish_of(p);
     return launch<S>(call, s, j);
 }

@@ -76,7 +76,10 @@ UNSUPPORTED = {
     "this op is not supported": model("TfIdfVectorizer", [x]),
     "this op is supported from opset 7 to 9": model("Upsample", [image, "scales"], held=[scales]),
     "the op's domain 'com.example' is not supported": model("Some", [x], domain="com.example"),
-    "this op of domain 'com.microsoft' is not supported": of_ms("MatMulNBits", [x, x]),
+    "this op of domain 'com.microsoft' is not supported": of_ms("CropAndResize", [x, x]),
+    "attribute 'bits' is 3, expected 2, 4 or 8":
+        of_ms("MatMulNBits", [x, "b", "one"], {"K": 3, "N": 1, "bits": 3, "block_size": 16},
+              held=[helper.make_tensor("b", U, [1, 1, 6], bytes(6), raw=True), one]),
     "channels last":
         of_ms("QLinearGlobalAveragePool", [(U, [1, 6, 6, 2]), "one", "nil", "one", "nil"],
               {"channels_last": 1}, held=[one, nil]),
@@ -205,7 +208,38 @@ def quantised(op, kind, scale, zero=None, **attrs):
 QCONV = [(U, [1, 2, 4, 4]), "s", (U, []), (T.INT8, [3, 2, 1, 1]), (F, []), (T.INT8, []), (F, []),
          (U, [])]
 
+def nbits(weights=(U, [2, 2, 8]), scales=4, zeros=None, groups=None, a=(F, [5, 20]), more=(),
+          **attrs):
+    """MatMulNBits of 20 rows and 2 columns in blocks of 16, but for what is given."""
+    def held_one(name, kind, shape, value=1):
+        n = 1
+        for d in shape:
+            n *= d
+        return helper.make_tensor(name, kind, shape, [value] * n)
+    held = [held_one("b", *weights), held_one("s", F, [scales], *more)]
+    names = [a, "b", "s", "z" if zeros else "", "g" if groups else ""]
+    held += [held_one("z", *zeros)] if zeros else []
+    held += [held_one("g", *groups)] if groups else []
+    return of_ms("MatMulNBits", names, {"K": 20, "N": 2, "block_size": 16, **attrs}, held=held)
+
+
 INVALID = {
+    "attributes 'N' and 'K' are 0 and 20": nbits(N=0),
+    "attributes 'N' and 'K' are 2 and -3": nbits(K=-3),
+    "attribute 'block_size' is 8, expected a power of two from 16 on": nbits(block_size=8),
+    "attribute 'block_size' is 24, expected a power of two from 16 on": nbits(block_size=24),
+    "its input has 20 columns, attribute 'K' is 21": nbits(K=21),
+    "its input has 0 columns, attribute 'K' is 20": nbits(a=(F, [])),
+    "its weights have 48 elements, expected 32": nbits(weights=(U, [2, 3, 8])),
+    "its weights are INT32, expected UINT8": nbits(weights=(T.INT32, [2, 2, 8])),
+    "its scales have 5 elements, expected 4": nbits(scales=5),
+    "its zero points have 4 elements, expected 2": nbits(zeros=(U, [4])),
+    "its zero points have 2 elements, expected 4": nbits(zeros=(F, [2])),
+    "its zero points are INT32": nbits(zeros=(T.INT32, [4])),
+    "its groups have 19 elements, expected 20": nbits(groups=(T.INT32, [19])),
+    "row 0 is in group 2 of 2": nbits(groups=(T.INT32, [20], 2)),
+    "row 0 is in group -1 of 2": nbits(groups=(T.INT32, [20], -1)),
+    "a weight is": nbits(more=(float("inf"),)),
     "its scale is 0, expected a number above 0": quantised("QuantizeLinear", F, scale_of(0)),
     "its scale is 0, expected a number": quantised("DequantizeLinear", U, scale_of(0)),
     "its scale is -1, expected a number": quantised("DequantizeLinear", U, scale_of(-1)),

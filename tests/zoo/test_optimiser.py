@@ -59,6 +59,27 @@ def products(b):
                **extra)
 
 
+def blocks(b):
+    """Weights of few bits, with scales and zero points for blocks of them."""
+    def whole(high, *shape):
+        return b.constant(b.rng.integers(0, high, shape), np.uint8)
+    for bits, depth, columns, block in ((4, 64, 6, 32), (4, 70, 5, 16), (8, 40, 3, 32),
+                                        (4, 33, 8, 64), (2, 64, 8, 32)):
+        n = -(-depth // block)
+        rows = -(-n * bits // 8)
+        sizes = {"K": depth, "N": columns, "bits": bits, "block_size": block}
+        given = [whole(256, columns, n, block * bits // 8), weights(b, columns * n)]
+        for zeros in ("", whole(256, columns * rows)):
+            b.node("MatMulNBits", b.data(3, depth), *given, zeros, domain=MS, **sizes)
+        if bits == 4:
+            b.node("MatMulNBits", b.data(2, 3, depth), *given, weights(b, columns * n), domain=MS,
+                   **sizes)
+            b.node("MatMulNBits", b.data(2, 3, depth), *given, whole(256, columns * rows), "",
+                   weights(b, columns), domain=MS, accuracy_level=1, **sizes)
+            groups = b.constant(b.rng.permutation(np.arange(depth) // block), np.int32)
+            b.node("MatMulNBits", b.data(4, depth), *given, "", groups, domain=MS, **sizes)
+
+
 def convolutions(b):
     for name, parameters in (("Relu", []), ("Tanh", []), ("Sigmoid", []), ("LeakyRelu", [0.2]),
                              ("Clip", [-0.5, 0.7]), ("HardSigmoid", [0.3, 0.4])):
@@ -255,9 +276,9 @@ def onnx_attention_masks(b):
                b.data(2, 3, 3, 4), b.data(2, 3, 3, 4), types=kinds, is_causal=way, **three)
 
 
-BUNDLES = [(17, products), (17, convolutions), (17, functions), (17, norms), (17, embeddings),
-           (23, rotary), (17, attention), (17, multi_head), (17, grouped), (23, onnx_attention),
-           (23, onnx_attention_masks)]
+BUNDLES = [(17, products), (17, blocks), (17, convolutions), (17, functions), (17, norms),
+           (17, embeddings), (23, rotary), (17, attention), (17, multi_head), (17, grouped),
+           (23, onnx_attention), (23, onnx_attention_masks)]
 
 
 def check(number, ok, text):

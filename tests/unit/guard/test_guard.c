@@ -296,7 +296,7 @@ static struct ir_graph *alike(int n)
     struct ir_graph *g = ir_graph_new();
     uint32_t x = net_input(g, (int64_t[]){4, 32, 0});
     for (int i = 0; i < n; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof(name), "layer %d", i);
         x = binary(g, name, IR_BINARY_MUL, x, scalar(g, 1.1F + (float)(i % 10) / 97));
     }
