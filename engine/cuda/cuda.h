@@ -150,6 +150,9 @@ bool cuda_view_broadcast(const struct kernel_view *view, const struct kernel_vie
  * step our kernels do not know. */
 bool cuda_epilogue(const struct ir_graph *graph, const struct ir_node *node,
                    const struct kernel_view *y, struct kernel_epilogue *out);
+/* Whether the node's epilogue has an activation other than ReLU and clip, which libraries' quickest
+ * kernels do not have. */
+bool cuda_has_curve(const struct ir_node *node);
 /* The node's steps are the last ones; a family may have put its own before them. */
 void cuda_epilogue_bind(struct kernel_epilogue *epilogue, const struct ir_node *node,
                         void *const *inputs);

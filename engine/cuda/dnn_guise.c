@@ -385,12 +385,7 @@ static enum status prepare_of(enum guise_kind kind, struct backend_stream *strea
  * H200 it took 138 us of 32 images, where a stem takes 26. */
 static bool stem_leads(const struct ir_graph *graph, const struct ir_node *node)
 {
-    bool other = false;
-    for (uint32_t i = 0; i < node->n_epilogue; i++)
-        other = other || (node->epilogue[i].kind == IR_EPILOGUE_UNARY &&
-                          node->epilogue[i].func != IR_UNARY_RELU &&
-                          node->epilogue[i].func != IR_UNARY_CLIP);
-    return other && is_stem(graph, node);
+    return cuda_has_curve(node) && is_stem(graph, node);
 }
 
 #define FAMILY(KIND, NAME, name, lead)                                                             \

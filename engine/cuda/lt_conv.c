@@ -100,17 +100,12 @@ static bool leads(const struct ir_graph *graph, const struct ir_node *node)
 {
     enum { PIXELS = 64 };
     const struct ir_tensor *x = cuda_input(graph, node, 0), *w = cuda_input(graph, node, 1);
-    bool other = false;
-    if (!x || !w || !lt_is_pointwise(node, &x->shape, &w->shape))
+    if (!cuda_has_curve(node) || !x || !w || !lt_is_pointwise(node, &x->shape, &w->shape))
         return false;
     int64_t pixels = x->shape.dim[0];
     for (uint32_t d = 2; d < x->shape.rank && pixels <= PIXELS; d++)
         pixels *= x->shape.dim[d];
-    for (uint32_t i = 0; i < node->n_epilogue; i++)
-        other = other || (node->epilogue[i].kind == IR_EPILOGUE_UNARY &&
-                          node->epilogue[i].func != IR_UNARY_RELU &&
-                          node->epilogue[i].func != IR_UNARY_CLIP);
-    return other && pixels <= PIXELS;
+    return pixels <= PIXELS;
 }
 
 const struct cuda_family cuda_family_lt_conv = {

@@ -187,6 +187,16 @@ static bool operand_view(const struct ir_graph *graph, const struct ir_node *nod
     return (is_kernel_float(view.dtype) || view.step > 0) && cuda_view_broadcast(&view, y, out);
 }
 
+bool cuda_has_curve(const struct ir_node *node)
+{
+    for (uint32_t i = 0; i < node->n_epilogue; i++) {
+        const struct ir_epilogue *e = &node->epilogue[i];
+        if (e->kind == IR_EPILOGUE_UNARY && e->func != IR_UNARY_RELU && e->func != IR_UNARY_CLIP)
+            return true;
+    }
+    return false;
+}
+
 bool cuda_epilogue(const struct ir_graph *graph, const struct ir_node *node,
                    const struct kernel_view *y, struct kernel_epilogue *out)
 {

@@ -277,22 +277,6 @@ template <class S> struct consumer {
         t.next(S::STAGES);
     }
 
-    /* Waits until the slot is this tile's: its residual has come, or what was in it is gone. */
-    __device__ __forceinline__ void take_slot(void)
-    {
-        if (!j.residual) {
-            if (leads)
-                store_wait_read<S::SLOTS - 1>();
-            named_sync(1 + group, HOPPER_WARPGROUP);
-            return;
-        }
-        if (leads && again) {
-            store_wait_read<0>();
-            mbarrier_arrive(r.gone + group * S::SLOTS + (slot.at + S::SLOTS - 1) % S::SLOTS);
-        }
-        mbarrier_wait(r.come + group * S::SLOTS + slot.at, slot.parity);
-    }
-
     /* Where the thread's two results of a pixel lie in a slot. */
     __device__ __forceinline__ pair_t *spot(unsigned char *to, int pixel) const
     {
@@ -320,7 +304,7 @@ template <class S> struct consumer {
     __device__ __forceinline__ void store(const sum_t (&sum)[PIXELS / 2], const place &p)
     {
         unsigned char *to = r.slots + (group * S::SLOTS + slot.at) * S::SLOT;
-        take_slot();
+        tile::take_slot<S::SLOTS>(r, group, slot, j.residual, leads, again);
         if (j.residual)
             finish<true>(sum, to);
         else

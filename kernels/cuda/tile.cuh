@@ -254,6 +254,27 @@ __device__ __forceinline__ void results(const job &j, const int32_t (&sum)[S::CO
 
 /* --- a consumer --- */
 
+/* Waits until the consumer's slot is its tile's: the residual has come, or what was in the slot is
+ * gone. A slot is given to the next residual when its result has been read, one tile later.
+ * `leads`: this thread stores; `again`: it has stored before. */
+template <int SLOTS, class R>
+__device__ __forceinline__ void take_slot(const R &r, int consumer, const hopper_turn &slot,
+                                          bool residual, bool leads, bool again)
+{
+    int first = consumer * SLOTS;
+    if (!residual) {
+        if (leads)
+            store_wait_read<SLOTS - 1>();
+        named_sync(1 + consumer, HOPPER_WARPGROUP);
+        return;
+    }
+    if (leads && again) {
+        store_wait_read<0>();
+        mbarrier_arrive(r.gone + first + (slot.at + SLOTS - 1) % SLOTS);
+    }
+    mbarrier_wait(r.come + first + slot.at, slot.parity);
+}
+
 template <class S> struct consumer {
     typedef typename S::X X;
     const room<S> &r;
@@ -315,27 +336,10 @@ template <class S> struct consumer {
         free_stage(before);
     }
 
-    /* Waits until the slot is this tile's: its residual has come, or what was in it is gone. A slot
-     * is given to the next residual when its result has been read, one tile later. */
-    __device__ __forceinline__ void take_slot(void)
-    {
-        if (!j.residual) {
-            if (leads)
-                store_wait_read<S::SLOTS - 1>();
-            named_sync(1 + group, HOPPER_WARPGROUP);
-            return;
-        }
-        if (leads && again) {
-            store_wait_read<0>();
-            mbarrier_arrive(r.gone + group * S::SLOTS + (slot.at + S::SLOTS - 1) % S::SLOTS);
-        }
-        mbarrier_wait(r.come + group * S::SLOTS + slot.at, slot.parity);
-    }
-
     __device__ __forceinline__ void store(const int32_t (&sum)[S::COLUMNS / 2], int row, int column)
     {
         unsigned char *to = r.slots + (group * S::SLOTS + slot.at) * S::SLOT;
-        take_slot();
+        take_slot<S::SLOTS>(r, group, slot, j.residual, leads, again);
         if (j.residual)
             results<S, true>(j, sum, to, column);
         else

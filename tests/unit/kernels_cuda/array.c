@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "kernels/cpu/ref.h"
 
 static uint32_t seed = 11;
@@ -31,6 +32,17 @@ size_t array_count(const struct array *array)
     size_t n = 0;
     assert_true(shape_elements(&array->dense.shape, &n));
     return n;
+}
+
+bool array_f16_is_near(const struct array *array)
+{
+    for (size_t i = 0; i < array_count(array); i++) {
+        float got = f16_to_f32(((const uint16_t *)array->view.data)[i]);
+        float want = array_values(array)[i];
+        if (!(fabsf(got - want) <= 0.01F * fmaxf(1, fabsf(want))))
+            return false;
+    }
+    return true;
 }
 
 struct array array_new(enum dtype dtype, int rank, const int64_t *dims, const int *order,

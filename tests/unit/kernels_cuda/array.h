@@ -31,6 +31,9 @@ void array_poison(struct array *array);
 /* Checks that memory holds the dense values: within `tolerance`, relative for numbers beyond 1,
  * plus a rounding of a 16-bit type. */
 void array_check(const struct array *array, double tolerance, const char *what);
+/* Whether memory, of F16, holds the dense values within 1 %, of 1 for smaller ones: what is planted
+ * to be found is further off. */
+bool array_f16_is_near(const struct array *array);
 
 float *array_values(const struct array *array); /* dense */
 size_t array_count(const struct array *array);
