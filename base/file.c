@@ -166,10 +166,21 @@ static enum status take_name(struct file_writer *w, const char *path, const char
     return STATUS_OK;
 }
 
+/* Whether the file is still the one of this name; if not, errno is ENOENT or tells why. Once it is
+ * locked, that stays so: only who has the lock renames or removes a temporary. */
+static bool is_named(int dir, const char *name, int fd, struct stat *mine)
+{
+    struct stat named;
+    if (fstat(fd, mine) < 0 || fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    errno = ENOENT;
+    return mine->st_ino == named.st_ino && mine->st_dev == named.st_dev;
+}
+
 /* Opens and locks the temporary. 1: it still is the file of that name. 0: try again. -1: errno. */
 static int lock_temporary(struct file_writer *w, bool wait)
 {
-    struct stat mine, named;
+    struct stat mine;
     w->fd =
         openat(w->dir, w->temporary, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
     if (w->fd < 0)
@@ -178,12 +189,10 @@ static int lock_temporary(struct file_writer *w, bool wait)
     do
         rc = flock(w->fd, wait ? LOCK_EX : LOCK_EX | LOCK_NB);
     while (rc < 0 && errno == EINTR);
-    if (rc < 0 || fstat(w->fd, &mine) < 0)
+    if (rc < 0)
         return -1;
-    if (fstatat(w->dir, w->temporary, &named, AT_SYMLINK_NOFOLLOW) < 0)
+    if (!is_named(w->dir, w->temporary, w->fd, &mine))
         return errno == ENOENT ? 0 : -1;
-    if (mine.st_ino != named.st_ino || mine.st_dev != named.st_dev)
-        return 0;
     if (!S_ISREG(mine.st_mode) || mine.st_nlink != 1 || mine.st_uid != geteuid()) {
         errno = EPERM; /* somebody else put it there */
         return -1;
@@ -302,10 +311,8 @@ enum status file_writer_commit(struct file_writer *w, struct error *err)
  * writer has renamed its file, a file of the temporary's name is another writer's and stays. */
 void file_writer_abandon(const struct file_writer *w)
 {
-    struct stat mine, named;
-    if (!w->committed && fstat(w->fd, &mine) == 0 &&
-        fstatat(w->dir, w->temporary, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-        mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
+    struct stat mine;
+    if (!w->committed && is_named(w->dir, w->temporary, w->fd, &mine))
         unlinkat(w->dir, w->temporary, 0);
 }
 
@@ -352,7 +359,9 @@ uint32_t file_sweep(int dir)
         int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (fd < 0)
             continue;
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(dirfd(d), e->d_name, 0) == 0)
+        struct stat mine; /* between open and flock its writer may have ended and another begun */
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(dirfd(d), e->d_name, fd, &mine) &&
+            unlinkat(dirfd(d), e->d_name, 0) == 0)
             n++;
         close(fd);
     }

@@ -96,7 +96,7 @@ void plan_cache_release(struct plan_cache *cache, const struct engine *engine)
         if (gone->engine != engine)
             continue;
         *at = gone->next;
-        futimens(gone->fd, NULL); /* it was used until now */
+        plan_folder_mark(gone->fd); /* it was used until now */
         close(gone->fd);
         free(gone);
         return;

@@ -191,6 +191,14 @@ static void plan_name(const char *key, char out[NAME_MAX_])
     snprintf(out, NAME_MAX_, "%s.plan", key);
 }
 
+/* By the time of access: by the time of change a reader tells whether somebody writes the file
+ * (base/file_read.c), and another process may be reading it. */
+void plan_folder_mark(int fd)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+    futimens(fd, times);
+}
+
 enum status plan_folder_find(struct plan_folder *f, const char *key, int *out, struct error *err)
 {
     char name[NAME_MAX_];
@@ -208,7 +216,7 @@ enum status plan_folder_find(struct plan_folder *f, const char *key, int *out, s
     }
     flock(fd,
           LOCK_SH | LOCK_NB); /* fails while the plan is being removed; it is read all the same */
-    futimens(fd, NULL);
+    plan_folder_mark(fd);
     *out = fd;
     return STATUS_OK;
 }
@@ -287,7 +295,7 @@ static bool entry_see(const struct plan_folder *f, const char *name, struct kept
     struct kept *k = &(*list)[(*n)++];
     memcpy(k->name, name, strlen(name) + 1);
     k->size = (uint64_t)st.st_size;
-    k->used_ns = (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+    k->used_ns = (uint64_t)st.st_atim.tv_sec * NS_PER_S + (uint64_t)st.st_atim.tv_nsec;
     return true;
 }
 

@@ -38,10 +38,13 @@ enum status plan_folder_open(const struct plan_folder_config *config, struct pla
                              struct error *err);
 void plan_folder_close(struct plan_folder *folder); /* NULL is fine */
 
-/* Opens a kept plan for reading, and marks it as used now; nobody removes it while the descriptor
- * is open. NOT_FOUND: there is none; PERMISSION_DENIED: it is not ours alone. */
+/* Opens a kept plan for reading, and marks it as used; nobody removes it while the descriptor is
+ * open. NOT_FOUND: there is none; PERMISSION_DENIED: it is not ours alone. */
 enum status plan_folder_find(struct plan_folder *folder, const char *key, int *fd,
                              struct error *err);
+
+/* Marks a kept plan as used now. */
+void plan_folder_mark(int fd);
 
 /* Becomes the writer of this plan (to file_writer_fd). While another process writes it, the call
  * waits, for `timeout_s` (DEADLINE_EXCEEDED) or until `stop` (CANCELLED). */
