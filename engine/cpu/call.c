@@ -96,6 +96,14 @@ static size_t scratch_of_conv_pool(const struct ir_graph *graph, const struct ir
     return ref_conv_pool_scratch(w->dim[0], out);
 }
 
+static enum status run_conv_pair(const struct call *c)
+{
+    const int64_t strides[2] = {ir_attr_at(c->node, IR_ATTR_STRIDES, 0),
+                                ir_attr_at(c->node, IR_ATTR_STRIDES, 1)};
+    ref_conv_pair(strides, &c->in[0], &c->in[1], &c->in[2], &c->in[3], optional(c, 4), &c->out[0]);
+    return STATUS_OK;
+}
+
 static enum status run_deconv(const struct call *c)
 {
     struct ref_window win;

@@ -8,7 +8,8 @@
  *
  * The rows that divide the depth among blocks are always offered; the others only if the
  * environment has INFERD_OWN_MATMUL, since on an H200 cuBLASLt's were quicker wherever they were
- * timed (docs/performance.md). A plan that has them runs without that.
+ * timed (docs/performance.md). A plan that has them runs without that. The sum of two convolutions
+ * (CONV_PAIR), which libraries do not have as one kernel, is offered all rows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +41,11 @@ enum { FIRST_SPLIT = 8 };
 
 static const struct lt_kind *kind_of(const struct ir_node *node)
 {
-    return node->op == IR_OP_CONV ? &lt_kind_conv : &lt_kind_matmul;
+    return node->op == IR_OP_MATMUL ? &lt_kind_matmul : &lt_kind_conv;
 }
+
+/* Inputs of CONV_PAIR. */
+enum { PAIR_X = 2, PAIR_W = 3, PAIR_BIAS = 4 };
 
 /* --- steps --- */
 
@@ -106,33 +110,96 @@ static bool read_product(const struct ir_graph *graph, const struct ir_node *nod
                : lt_kind_matmul.read(graph, node, dtype, exact, LT_PACKED_NK, p);
 }
 
+/* The types of one source of CONV_PAIR, whose weights are its next input. */
+static bool source_fits(const struct ir_graph *graph, const struct ir_node *node, uint32_t input,
+                        enum dtype dtype, bool exact, enum dtype want)
+{
+    const struct ir_tensor *x = cuda_input(graph, node, input);
+    const struct ir_tensor *w = cuda_input(graph, node, input + 1);
+    size_t n;
+    return lt_type(x, dtype, exact) == want && ir_tensor_is_constant(w) &&
+           dtype_is_float(w->dtype) && shape_elements(&x->shape, &n) && n > 0;
+}
+
+/* Reads a CONV_PAIR: both sources are rows, and the second one's may be every second pixel. */
+static bool read_pair(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                      bool exact, struct lt_product *p, struct matmul_op *op)
+{
+    const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
+    const int64_t *x = cuda_input(graph, node, 0)->shape.dim, *out = y->shape.dim;
+    const int64_t *x2 = cuda_input(graph, node, PAIR_X)->shape.dim;
+    *p = (struct lt_product){.alpha = 1, .batch = {.n = 1}, .launches = 1, .axis = 1};
+    p->dtype = dtype == DTYPE_NONE ? y->dtype : dtype;
+    if (lt_type(y, dtype, exact) != p->dtype ||
+        !source_fits(graph, node, 0, dtype, exact, p->dtype) ||
+        !source_fits(graph, node, PAIR_X, dtype, exact, p->dtype) || out[1] == 0)
+        return false;
+    p->m = out[0] * out[2] * out[3];
+    p->n = out[1];
+    p->k = x[1];
+    p->b_elements = (uint64_t)(p->n * p->k);
+    op->matmul.second.depth = x2[1];
+    int64_t strides[2] = {ir_attr_at(node, IR_ATTR_STRIDES, 0),
+                          ir_attr_at(node, IR_ATTR_STRIDES, 1)};
+    if (strides[0] > 1 || strides[1] > 1)
+        op->matmul.second.image = (struct kernel_images){
+            .images = out[0],
+            .channels = x2[1],
+            .in = {x2[2], x2[3]},
+            .out = {out[2], out[3]},
+            .kernel = {1, 1},
+            .stride = {(int32_t)strides[0], (int32_t)strides[1]},
+            .dilation = {1, 1},
+        };
+    return lt_steps_read(graph, node, PAIR_BIAS, dtype, exact, p);
+}
+
 /* `dtype` and `exact` as lt_kind's. */
 static bool read_matmul(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                         bool exact, struct matmul_op *op)
 {
     struct lt_product p;
-    struct kernel_images image;
-    if (node->n_outputs != 1 || !read_product(graph, node, dtype, exact, &p, &image) ||
+    struct kernel_images image = {0};
+    op->matmul = (struct kernel_matmul){0};
+    if (node->n_outputs != 1 ||
+        !(node->op == IR_OP_CONV_PAIR ? read_pair(graph, node, dtype, exact, &p, op)
+                                      : read_product(graph, node, dtype, exact, &p, &image)) ||
         (p.dtype != DTYPE_F16 && p.dtype != DTYPE_BF16) || p.trans_a || p.n_loops ||
         p.batch.n != 1 || p.b_elements != (uint64_t)p.n * (uint64_t)p.k)
         return false;
-    op->matmul = (struct kernel_matmul){
-        .rows = p.m,
-        .cols = p.n,
-        .depth = p.k,
-        .image = image,
-        .dtype = (int32_t)p.dtype,
-        .scale = p.alpha,
-    };
+    op->matmul.rows = p.m;
+    op->matmul.cols = p.n;
+    op->matmul.depth = p.k;
+    op->matmul.image = image;
+    op->matmul.dtype = (int32_t)p.dtype;
+    op->matmul.scale = p.alpha;
     return read_steps(node, &p.steps, op);
 }
 
 /* --- tactics --- */
 
-static uint64_t packed_bytes(const struct kernel_matmul *p)
+/* One source's product alone: `input` has its weights. */
+static struct kernel_matmul source_of(const struct kernel_matmul *p, uint32_t input)
 {
-    return (uint64_t)kernel_matmul_packed_rows(p->cols) * (uint64_t)kernel_matmul_packed_depth(p) *
-           dtype_size((enum dtype)p->dtype);
+    struct kernel_matmul one = *p;
+    if (input == PAIR_W) {
+        one.depth = p->second.depth;
+        one.image = p->second.image;
+    }
+    return one;
+}
+
+static uint64_t packed_bytes(const struct kernel_matmul *p, uint32_t input)
+{
+    const struct kernel_matmul one = source_of(p, input);
+    return (uint64_t)kernel_matmul_packed_rows(one.cols) *
+           (uint64_t)kernel_matmul_packed_depth(&one.image, one.depth) *
+           dtype_size((enum dtype)one.dtype);
+}
+
+static bool is_packed(const struct ir_node *node, uint32_t input)
+{
+    return input == 1 || (node->op == IR_OP_CONV_PAIR && input == PAIR_W);
 }
 
 static void fill(const struct ir_graph *graph, const struct ir_node *node,
@@ -147,10 +214,12 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node,
                 kind_of(node)->layout, detail);
     for (uint32_t i = 1; i < tactic->n_in; i++) {
         const struct ir_tensor *t = cuda_input(graph, node, i);
-        bool like_y = t && i >= ir_node_own_inputs(node) && shape_equal(&t->shape, y);
+        bool like_y = (t && i >= ir_node_own_inputs(node) && shape_equal(&t->shape, y)) ||
+                      (node->op == IR_OP_CONV_PAIR && i == PAIR_X);
         tactic->in[i].format.layout = like_y ? kind_of(node)->layout : IR_LAYOUT_PLAIN;
+        if (is_packed(node, i))
+            tactic_port_pack(&tactic->in[i], packed_bytes(&op->matmul, i));
     }
-    tactic_port_pack(&tactic->in[1], packed_bytes(&op->matmul));
 }
 
 /* Of the rows that divide the depth, the one to take without timing: tiles of 64 columns, or of 32
@@ -184,7 +253,8 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                               tactic_visit visit, void *user, struct error *err)
 {
     enum dtype dtypes[3];
-    int32_t first = secure_getenv("INFERD_OWN_MATMUL") ? 1 : FIRST_SPLIT;
+    bool all = node->op == IR_OP_CONV_PAIR || secure_getenv("INFERD_OWN_MATMUL");
+    int32_t first = all ? 1 : FIRST_SPLIT;
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     for (uint32_t i = 0; i < n; i++) {
         struct matmul_op op;
@@ -226,7 +296,8 @@ static void pack_column(const struct places *at, const uint16_t *from, int64_t c
                         uint16_t *to)
 {
     const struct kernel_matmul *p = at->p;
-    uint16_t *row = to + kernel_matmul_packed_row(variant, c) * kernel_matmul_packed_depth(p);
+    uint16_t *row =
+        to + kernel_matmul_packed_row(variant, c) * kernel_matmul_packed_depth(&p->image, p->depth);
     for (int64_t k = 0; k < p->depth; k++)
         row[at->taps ? packed_place(at, k) : k] =
             from[at->by_columns ? c * p->depth + k : k * p->cols + c];
@@ -239,15 +310,16 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
     const struct ir_tensor *b = cuda_input(graph, node, input);
     struct matmul_op op;
     size_t n;
-    if (input != 1 || !b || !shape_elements(&b->shape, &n) ||
+    if (!is_packed(node, input) || !b || !shape_elements(&b->shape, &n) ||
         !read_matmul(graph, node, tactic_float(tactic), false, &op) ||
-        n != (uint64_t)op.matmul.cols * (uint64_t)op.matmul.depth ||
-        tactic->in[1].packed_bytes != packed_bytes(&op.matmul))
+        tactic->in[input].packed_bytes != packed_bytes(&op.matmul, input))
         return cuda_refuse(node, tactic, err);
-    const struct kernel_matmul *p = &op.matmul;
+    const struct kernel_matmul one = source_of(&op.matmul, input), *p = &one;
+    if (n != (uint64_t)p->cols * (uint64_t)p->depth)
+        return cuda_refuse(node, tactic, err);
     struct places at = {
         .p = p,
-        .by_columns = node->op == IR_OP_CONV || ir_attr_int(node, IR_ATTR_TRANS_B) != 0,
+        .by_columns = node->op != IR_OP_MATMUL || ir_attr_int(node, IR_ATTR_TRANS_B) != 0,
         .taps = (int64_t)p->image.kernel[0] * p->image.kernel[1],
     };
     CLEANUP(cleanup_free) uint16_t *same = malloc(n * sizeof(*same));
@@ -255,7 +327,7 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
         return error_no_memory(err, "CUDA");
     if (!cuda_constant_cast(b, (enum dtype)p->dtype, same, n))
         return cuda_refuse(node, tactic, err);
-    memset(to, 0, packed_bytes(p));
+    memset(to, 0, packed_bytes(&op.matmul, input));
     for (int64_t c = 0; c < p->cols; c++)
         pack_column(&at, same, c, (int32_t)cuda_tactic_variant(tactic), to);
     return STATUS_OK;
@@ -271,6 +343,10 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     struct kernel_call call = own_call(stream, op->variant);
     op->matmul.a = inputs[0];
     op->matmul.b = inputs[1];
+    if (op->matmul.second.depth) {
+        op->matmul.second.a = inputs[PAIR_X];
+        op->matmul.second.b = inputs[PAIR_W];
+    }
     op->matmul.bias = op->bias == IR_NONE ? NULL : inputs[op->bias];
     op->matmul.residual = op->residual == IR_NONE ? NULL : inputs[op->residual];
     op->matmul.y = outputs[0];

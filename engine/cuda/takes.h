@@ -113,10 +113,10 @@
       "floats; constant weights of rank 2, 1,024 columns and more that are no multiple of 8: in "  \
       "parts whose rows are aligned, or with columns of zeros; FP32 at once")                      \
     F(25, OWN_MATMUL, own_matmul, "own matmul", "own",                                             \
-      OP(MATMUL) | OP(CONV),                                                                       \
+      OP(MATMUL) | OP(CONV) | OP(CONV_PAIR),                                                       \
       "16 bit on Hopper, constant weights of rank 2, rows of multiples of 8; convolutions of one " \
       "group, one or two spatial dimensions; bias, residual, Relu, both Gelus, swish inside; few " \
-      "rows, or more if the environment has INFERD_OWN_MATMUL")                                    \
+      "rows, or more if the environment has INFERD_OWN_MATMUL; any number of CONV_PAIR")         \
     F(26, OWN_SCALED, own_scaled, "own scaled", "own",                                             \
       OP(MATMUL) | OP(CONV),                                                                       \
       "INT8 and UINT8 by a scale, with zero points, and constant INT8 weights; groups, depthwise, "\

@@ -131,6 +131,39 @@ enum status infer_conv_pool(const struct infer *in, struct ir_type *out, uint32_
     return STATUS_OK;
 }
 
+/* A convolution of x by weights of one place each. */
+static enum status check_pointwise(const struct infer *in, uint32_t x_input)
+{
+    const struct ir_tensor *x = infer_input(in, x_input), *w = infer_input(in, x_input + 1);
+    char xs[SHAPE_TEXT_MAX], ws[SHAPE_TEXT_MAX];
+    if (x->shape.rank != 4 || w->shape.rank != 4 || w->shape.dim[1] != x->shape.dim[1] ||
+        w->shape.dim[2] != 1 || w->shape.dim[3] != 1)
+        return infer_fail(in, "weights %s do not fit input %s", shape_format(&w->shape, ws),
+                          shape_format(&x->shape, xs));
+    return STATUS_OK;
+}
+
+enum status infer_conv_pair(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    int64_t strides[2];
+    TRY(check_pointwise(in, 0));
+    TRY(check_pointwise(in, 2));
+    TRY(infer_ints(in, IR_ATTR_STRIDES, 2, strides));
+    const struct shape *x = &infer_input(in, 0)->shape, *x2 = &infer_input(in, 2)->shape;
+    int64_t m = infer_input(in, 1)->shape.dim[0];
+    bool fit = x->dim[0] == x2->dim[0] && infer_input(in, 3)->shape.dim[0] == m;
+    for (uint32_t d = 0; d < 2; d++)
+        fit = fit && x2->dim[2 + d] > 0 && (x2->dim[2 + d] - 1) / strides[d] + 1 == x->dim[2 + d];
+    char xs[SHAPE_TEXT_MAX], ys[SHAPE_TEXT_MAX];
+    if (!fit)
+        return infer_fail(in, "sources %s and %s, or their outputs, do not fit each other",
+                          shape_format(x, xs), shape_format(x2, ys));
+    TRY(infer_vector(in, 4, m));
+    infer_like_first(in, out, n_out);
+    out->shape.dim[1] = m;
+    return STATUS_OK;
+}
+
 enum status infer_deconv(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);

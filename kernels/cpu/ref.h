@@ -213,6 +213,12 @@ void ref_conv_pool(const struct ref_window *win, const int64_t *out, void *scrat
                    const struct tensor_view *x, const struct tensor_view *w,
                    const struct tensor_view *b, const struct tensor_view *y);
 
+/* The sum of two convolutions by weights of one place each, the second one at steps `strides`:
+ * x[N,C,h,w], w[M,C,1,1], x2[N,D,h2,w2], w2[M,D,1,1], b[M] or NULL, y[N,M,h,w]. Floats. */
+void ref_conv_pair(const int64_t *strides, const struct tensor_view *x, const struct tensor_view *w,
+                   const struct tensor_view *x2, const struct tensor_view *w2,
+                   const struct tensor_view *b, const struct tensor_view *y);
+
 /* y[..,M,N] = alpha a b + bias[N] (or NULL); the flags say that the last two dims are swapped. */
 void ref_matmul(bool trans_a, bool trans_b, double alpha, const struct tensor_view *a,
                 const struct tensor_view *b, const struct tensor_view *bias,

@@ -295,11 +295,17 @@ enum { KERNEL_MATMUL_PATCH = 17, KERNEL_MATMUL_VARIANTS = 17 };
  * [rows, depth], residual and y [rows, cols] and bias [cols] are dense, of F16 or BF16; rows of a
  * are whole 16 bytes, unless there is but one. func: IR_UNARY_IDENTITY, RELU, GELU, GELU_TANH, or
  * SWISH with `alpha`. The weights b are packed: column c of them is row kernel_matmul_packed_row(v,
- * c) of [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(p)]; the rest is 0. If a is
- * images, each tap has kernel_matmul_tap_depth numbers of a packed row. */
+ * c) of [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(image, depth)]; the rest is 0.
+ * If a is images, each tap has kernel_matmul_tap_depth numbers of a packed row. A second source
+ * adds to the same sums: a b' is a b' + second.a second.b' then. */
 struct kernel_matmul {
     int64_t rows, cols, depth;
     struct kernel_images image; /* whose pixels are rows of a; rows of pixels are whole 16 bytes */
+    struct {
+        int64_t depth; /* 0: there is none */
+        struct kernel_images image;
+        const void *a, *b;
+    } second;
     int32_t dtype, func;
     float scale, alpha;
     bool late;
@@ -317,11 +323,10 @@ static inline int64_t kernel_matmul_tap_depth(int64_t channels)
     return (channels + 63) / 64 * 64;
 }
 
-static inline int64_t kernel_matmul_packed_depth(const struct kernel_matmul *p)
+static inline int64_t kernel_matmul_packed_depth(const struct kernel_images *i, int64_t depth)
 {
-    const struct kernel_images *i = &p->image;
     return i->kernel[0] ? kernel_matmul_tap_depth(i->channels) * i->kernel[0] * i->kernel[1]
-                        : (p->depth + 7) / 8 * 8;
+                        : (depth + 7) / 8 * 8;
 }
 
 /* Of 32 columns, thread q of the four that share a row of a product's result has the 8 from 8q on:

@@ -14,6 +14,8 @@
  * (kernel_matmul_packed_row) that gives a thread 8 neighbouring columns of a row, 16 bytes, and the
  * four threads of a row 64 bytes. So there are no stages for results, no waiting for them, and
  * edges are only conditions; memory beyond an edge is read as 0 by tensor copies.
+ *
+ * The depth may come from two sources, one behind the other: only who loads knows of that.
  */
 #ifndef INFERD_KERNELS_CUDA_MATMUL_CUH
 #define INFERD_KERNELS_CUDA_MATMUL_CUH
@@ -34,13 +36,19 @@ constexpr int TALL = 8; /* tiles, one above the other, that are walked together:
 
 struct job {
     int rows, cols;
-    int m_tiles, n_tiles, steps;
+    int m_tiles, n_tiles;
+    int steps, first; /* of depth: in all, and those of the first source */
     float scale, alpha;
     int func; /* enum ir_unary */
     bool late, whole;
     const void *bias, *residual;
     void *y;
-    struct hopper_window window; /* of a */
+    struct hopper_window window[2]; /* of the sources' rows */
+};
+
+/* The maps of both sources and of their weights. */
+struct maps {
+    CUtensorMap a[2], b[2];
 };
 
 template <class T_, int SLABS_, int COLUMNS_, bool APART_, int STAGES_> struct shape {
@@ -87,31 +95,55 @@ struct tile_at {
 
 /* --- the thread that loads --- */
 
+/* Asks for the weights of step k. */
+__device__ __forceinline__ void load_weights(void *to, uint64_t *barrier, const maps &m,
+                                             const job &j, int k, int column)
+{
+    int second = k >= j.first;
+    tensor_load_2d(to, &m.b[second], barrier, (k - second * j.first) * STEP, column);
+}
+
+/* Where the rows of a tile begin in both sources. */
+struct places_of_rows {
+    hopper_place at[2];
+    __device__ __forceinline__ places_of_rows(const job &j, int row)
+        : at{hopper_place(j.window[0], row), hopper_place(j.window[1], row)}
+    {
+    }
+    /* Asks for the rows of step k. */
+    __device__ __forceinline__ void load(void *to, uint64_t *barrier, const maps &m, const job &j,
+                                         int k) const
+    {
+        if (k < j.first)
+            hopper_load_rows(to, &m.a[0], barrier, j.window[0], at[0], k);
+        else
+            hopper_load_rows(to, &m.a[1], barrier, j.window[1], at[1], k - j.first);
+    }
+};
+
 /* The first stages' weights are asked for before the kernel in front has ended. */
 template <class S>
-__device__ __forceinline__ int produce_early(const ring<S> &r, const CUtensorMap *b, const job &j)
+__device__ __forceinline__ int produce_early(const ring<S> &r, const maps &m, const job &j)
 {
     tile_at tile(j, (int)blockIdx.x);
     int early = min(S::STAGES, j.steps);
     for (int k = 0; k < early; k++) {
         mbarrier_expect(r.full + k, S::STAGE);
-        tensor_load_2d(r.stages + k * S::STAGE + S::A, b, r.full + k, k * STEP,
-                       tile.n * S::COLUMNS);
+        load_weights(r.stages + k * S::STAGE + S::A, r.full + k, m, j, k, tile.n * S::COLUMNS);
     }
     return early;
 }
 
 template <class S>
-__device__ __forceinline__ void produce(const ring<S> &r, const CUtensorMap *a,
-                                        const CUtensorMap *b, const job &j)
+__device__ __forceinline__ void produce(const ring<S> &r, const maps &m, const job &j)
 {
     hopper_turn t = {0, 0};
-    int early = produce_early(r, b, j);
+    int early = produce_early(r, m, j);
     grid_wait();
     grid_fence();
     for (int at = (int)blockIdx.x; at < j.m_tiles * j.n_tiles; at += (int)gridDim.x) {
         tile_at tile(j, at);
-        hopper_place place(j.window, tile.m * S::TILE);
+        places_of_rows rows(j, tile.m * S::TILE);
         for (int k = 0; k < j.steps; k++) {
             unsigned char *to = r.stages + t.at * S::STAGE;
             if (early > 0) {
@@ -119,9 +151,9 @@ __device__ __forceinline__ void produce(const ring<S> &r, const CUtensorMap *a,
             } else {
                 mbarrier_wait(r.empty + t.at, t.parity ^ 1);
                 mbarrier_expect(r.full + t.at, S::STAGE);
-                tensor_load_2d(to + S::A, b, r.full + t.at, k * STEP, tile.n * S::COLUMNS);
+                load_weights(to + S::A, r.full + t.at, m, j, k, tile.n * S::COLUMNS);
             }
-            hopper_load_rows(to, a, r.full + t.at, j.window, place, k);
+            rows.load(to, r.full + t.at, m, j, k);
             t.next(S::STAGES);
         }
     }
@@ -397,15 +429,14 @@ template <class S> struct consumer {
 
 template <class S>
 __global__ void __launch_bounds__(THREADS, 1)
-    kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
-           const __grid_constant__ job j)
+    kernel(const __grid_constant__ maps m, const __grid_constant__ job j)
 {
     KERNEL_SHARED(unsigned char, raw);
     ring<S> r(raw);
     int group = (int)threadIdx.x / HOPPER_WARPGROUP;
     if (threadIdx.x == 0) {
-        tensor_prefetch(&a);
-        tensor_prefetch(&b);
+        tensor_prefetch(&m.a[0]);
+        tensor_prefetch(&m.b[0]);
         for (int i = 0; i < S::STAGES; i++) {
             mbarrier_init(r.full + i, 1);
             mbarrier_init(r.empty + i, S::READERS);
@@ -419,7 +450,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (group == CONSUMERS) {
         registers_fewer<40>();
         if (threadIdx.x == CONSUMERS * HOPPER_WARPGROUP)
-            produce<S>(r, &a, &b, j);
+            produce<S>(r, m, j);
         else
             grid_wait();
     } else {
@@ -438,7 +469,9 @@ inline struct job job_of(const struct kernel_matmul &p, int tile, int columns)
     j.cols = (int)p.cols;
     j.m_tiles = (j.rows + tile - 1) / tile;
     j.n_tiles = (j.cols + columns - 1) / columns;
-    j.steps = (int)((kernel_matmul_packed_depth(&p) + STEP - 1) / STEP);
+    j.first = (int)kernel_ceil_div(kernel_matmul_packed_depth(&p.image, p.depth), STEP);
+    j.steps = j.first + (int)kernel_ceil_div(
+                            kernel_matmul_packed_depth(&p.second.image, p.second.depth), STEP);
     j.scale = p.scale;
     j.alpha = p.alpha;
     j.func = p.func;
@@ -451,25 +484,40 @@ inline struct job job_of(const struct kernel_matmul &p, int tile, int columns)
     return j;
 }
 
-/* Where a and b lie, and boxes of so many of their rows. */
+/* Where the sources and their weights lie, and boxes of so many of their rows. */
 struct operands_at {
-    struct hopper_source a;
-    struct hopper_tensor b;
+    int n; /* sources */
+    struct hopper_source a[2];
+    struct hopper_tensor b[2];
     operands_at(const struct kernel_matmul &p, int dtype, int tall, int columns)
-        : a({p.a, dtype, p.rows, p.depth, &p.image, tall, LINE}), b()
+        : n(p.second.depth ? 2 : 1), a{{p.a, dtype, p.rows, p.depth, &p.image, tall, LINE},
+                                       {p.second.a, dtype, p.rows, p.second.depth, &p.second.image,
+                                        tall, LINE}},
+          b()
     {
-        int64_t deep = kernel_matmul_packed_depth(&p);
-        b = hopper_matrix(p.b, dtype, p.image.kernel[0] ? deep : p.depth, deep,
-                          kernel_matmul_packed_rows(p.cols), columns, LINE);
+        const void *weights[2] = {p.b, p.second.b};
+        for (int i = 0; i < n; i++) {
+            int64_t deep = kernel_matmul_packed_depth(a[i].image, a[i].depth);
+            b[i] = hopper_matrix(weights[i], dtype, a[i].image->kernel[0] ? deep : a[i].depth, deep,
+                                 kernel_matmul_packed_rows(p.cols), columns, LINE);
+        }
     }
     bool fit(void) const
     {
-        return hopper_source_fits(&a) && hopper_tensor_fits(&b);
+        bool all = true;
+        for (int i = 0; i < n; i++)
+            all = all && hopper_source_fits(&a[i]) && hopper_tensor_fits(&b[i]);
+        return all;
     }
-    cudaError_t open(CUtensorMap (&map)[2], struct hopper_window *window) const
+    cudaError_t open(struct maps *m, struct hopper_window (&window)[2]) const
     {
-        cudaError_t code = hopper_source_open(&a, &map[0], window);
-        return code == cudaSuccess ? hopper_map(&b, &map[1]) : code;
+        cudaError_t code = cudaSuccess;
+        for (int i = 0; i < n && code == cudaSuccess; i++) {
+            code = hopper_source_open(&a[i], &m->a[i], &window[i]);
+            if (code == cudaSuccess)
+                code = hopper_map(&b[i], &m->b[i]);
+        }
+        return code;
     }
 };
 
@@ -477,8 +525,10 @@ struct operands_at {
 inline bool counts(const struct kernel_matmul &p, int tile, int columns)
 {
     const int64_t most = INT32_MAX / 4;
-    return p.rows >= 1 && p.cols >= 1 && p.depth >= 1 && p.rows <= most && p.cols <= most &&
-           p.depth <= most && kernel_matmul_packed_depth(&p) <= most &&
+    return p.rows >= 1 && p.cols >= 1 && p.depth >= 1 && p.second.depth >= 0 && p.rows <= most &&
+           p.cols <= most && p.depth <= most && p.second.depth <= most &&
+           kernel_matmul_packed_depth(&p.image, p.depth) <= most &&
+           kernel_matmul_packed_depth(&p.second.image, p.second.depth) <= most &&
            kernel_ceil_div(p.rows, tile) * kernel_ceil_div(p.cols, columns) <= most;
 }
 
@@ -494,13 +544,13 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_matmul
         return cudaErrorNotSupported;
     if (call->dry)
         return cudaSuccess;
-    CUtensorMap map[2];
+    struct maps m = {};
     struct job j = job_of(p, S::TILE, S::COLUMNS);
-    cudaError_t code = at.open(map, &j.window);
+    cudaError_t code = at.open(&m, j.window);
     if (code != cudaSuccess)
         return code;
     return hopper_launch(kernel<S>, (unsigned)min(multiprocessors, j.m_tiles * j.n_tiles), 1,
-                         THREADS, S::SHARED, call, map[0], map[1], j);
+                         THREADS, S::SHARED, call, m, j);
 }
 
 } // namespace matmul

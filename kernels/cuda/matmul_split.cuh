@@ -70,28 +70,27 @@ struct split_place {
 
 /* The first stages' weights are asked for before the kernel in front has ended. */
 template <class S>
-__device__ __forceinline__ int split_load_early(const split_ring<S> &r, const CUtensorMap *b,
+__device__ __forceinline__ int split_load_early(const split_ring<S> &r, const maps &m,
                                                 const split_job &j, const split_place &at)
 {
     int early = 0;
     for (int k = at.rank; k < j.job.steps && early < S::STAGES; k += j.blocks, early++) {
         mbarrier_expect(r.full + early, (uint32_t)(j.tall * LINE + S::B));
-        tensor_load_2d(r.stages + early * S::STAGE + S::A, b, r.full + early, k * STEP,
-                       at.tile.n * S::COLUMNS);
+        load_weights(r.stages + early * S::STAGE + S::A, r.full + early, m, j.job, k,
+                     at.tile.n * S::COLUMNS);
     }
     return early;
 }
 
 template <class S>
-__device__ __forceinline__ void split_load(const split_ring<S> &r, const CUtensorMap *a,
-                                           const CUtensorMap *b, const split_job &j,
-                                           const split_place &at)
+__device__ __forceinline__ void split_load(const split_ring<S> &r, const maps &m,
+                                           const split_job &j, const split_place &at)
 {
     hopper_turn t = {0, 0};
-    int early = split_load_early(r, b, j, at);
+    int early = split_load_early(r, m, j, at);
     grid_wait();
     grid_fence();
-    hopper_place place(j.job.window, at.tile.m * SLAB);
+    places_of_rows rows(j.job, at.tile.m * SLAB);
     for (int k = at.rank; k < j.job.steps; k += j.blocks) {
         unsigned char *to = r.stages + t.at * S::STAGE;
         if (early > 0) {
@@ -99,9 +98,9 @@ __device__ __forceinline__ void split_load(const split_ring<S> &r, const CUtenso
         } else {
             mbarrier_wait(r.empty + t.at, t.parity ^ 1);
             mbarrier_expect(r.full + t.at, (uint32_t)(j.tall * LINE + S::B));
-            tensor_load_2d(to + S::A, b, r.full + t.at, k * STEP, at.tile.n * S::COLUMNS);
+            load_weights(to + S::A, r.full + t.at, m, j.job, k, at.tile.n * S::COLUMNS);
         }
-        hopper_load_rows(to, a, r.full + t.at, j.job.window, place, k);
+        rows.load(to, r.full + t.at, m, j.job, k);
         t.next(S::STAGES);
     }
 }
@@ -222,8 +221,7 @@ __device__ __forceinline__ void split_finish(const split_ring<S> &r, const split
 /* A block to which nothing is sent may end when it has sent; the others wait for all parts. */
 template <class S>
 __global__ void __launch_bounds__(SPLIT_THREADS, 2)
-    split_kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
-                 const __grid_constant__ split_job j)
+    split_kernel(const __grid_constant__ maps m, const __grid_constant__ split_job j)
 {
     KERNEL_SHARED(unsigned char, raw);
     split_ring<S> r(raw);
@@ -243,7 +241,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, 2)
     grid_go();
     if (threadIdx.x >= HOPPER_WARPGROUP) {
         if (threadIdx.x == HOPPER_WARPGROUP)
-            split_load<S>(r, &a, &b, j, at);
+            split_load<S>(r, m, j, at);
         else
             grid_wait();
         return;
@@ -271,12 +269,12 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_mat
         return cudaErrorNotSupported;
     if (call->dry)
         return cudaSuccess;
-    CUtensorMap map[2];
-    cudaError_t code = from.open(map, &j.job.window);
+    struct maps m = {};
+    cudaError_t code = from.open(&m, j.job.window);
     if (code != cudaSuccess)
         return code;
     return hopper_launch(split_kernel<S>, (unsigned)(j.job.m_tiles * j.job.n_tiles * BLOCKS),
-                         BLOCKS, SPLIT_THREADS, S::SHARED, call, map[0], map[1], j);
+                         BLOCKS, SPLIT_THREADS, S::SHARED, call, m, j);
 }
 
 } // namespace matmul

@@ -493,11 +493,13 @@ cudaError_t launch_floats(const struct kernel_call *call, const struct kernel_ma
 {
     typedef shape<floats<T>, 128, STAGES, SLOTS> S;
     job<S> j = {};
+    if (p.second.depth)
+        return cudaErrorNotSupported;
     struct source s = {};
     s.image = &p.image;
     s.rows = p.rows;
     s.cols = p.cols;
-    s.deep = kernel_matmul_packed_depth(&p);
+    s.deep = kernel_matmul_packed_depth(&p.image, p.depth);
     s.filters = kernel_matmul_packed_rows(p.cols);
     s.x_dtype = s.w_dtype = s.y_dtype = p.dtype;
     s.x = p.a;

@@ -543,6 +543,7 @@ const struct case_kind case_kinds[] = {
     {"conv-1x1", make_pointwise},
     {"conv-wide", make_conv_wide},
     {"conv-stem", make_stem},
+    {"conv-pair", make_conv_pair},
     {"conv-pool", make_stem_pool},
     {"conv-depthwise", make_depthwise},
     {"conv-grouped", make_grouped},

@@ -238,3 +238,25 @@ bool make_stem_pool(struct ir_graph *g, uint64_t *random)
            ir_attr_set_ints(g, node, IR_ATTR_PADS, 4, pads) && finish(g, node) &&
            (chance(random, 30) || add_unary(g, IR_UNARY_RELU, 0, 0));
 }
+
+/* Ends of residual blocks: two sources of their own depths, the second one larger or not. */
+bool make_conv_pair(struct ir_graph *g, uint64_t *random)
+{
+    int64_t n = between(random, 1, 3), h = between(random, 1, 9), w = between(random, 1, 9);
+    int64_t c = PICK(random, 8, 64, 72, 200), d = PICK(random, 8, 64, 136);
+    int64_t m = PICK(random, 16, 40, 257);
+    int64_t strides[2] = {between(random, 1, 2), between(random, 1, 3)};
+    int64_t rest[2] = {between(random, 0, strides[0] - 1), between(random, 0, strides[1] - 1)};
+    uint32_t in[5] = {
+        add_input(g, DTYPE_F32, DIMS(n, c, h, w)),
+        add_constant(g, random, DIMS(m, c, 1, 1), 1.2 / sqrt((double)c)),
+        add_input(
+            g, DTYPE_F32,
+            DIMS(n, d, (h - 1) * strides[0] + 1 + rest[0], (w - 1) * strides[1] + 1 + rest[1])),
+        add_constant(g, random, DIMS(m, d, 1, 1), 1.2 / sqrt((double)d)),
+        chance(random, 80) ? add_constant(g, random, DIMS(m), 0.5) : IR_NONE,
+    };
+    uint32_t node = ir_node_add(g, IR_OP_CONV_PAIR, "pair", in[4] == IR_NONE ? 4 : 5, in);
+    return node != IR_NONE && ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&
+           finish(g, node) && (chance(random, 30) || add_unary(g, IR_UNARY_RELU, 0, 0));
+}

@@ -66,6 +66,8 @@ static const char *const cases[IR_OP_COUNT_] = {
                   "alphas=0.0,0.0 betas=0.0,0.0",
     [IR_OP_CONV_POOL] = "y = conv_pool \"n\" (x UINT8[1,1,4,4], w FP32[2,1,3,3]) strides=2,2 "
                         "pads=1,1,1,1 then relu",
+    [IR_OP_CONV_PAIR] = "y = conv_pair \"n\" (x FP32[1,2,2,2], w FP32[3,2,1,1], z FP32[1,1,3,4], v "
+                        "FP32[3,1,1,1], b FP32[3]) strides=2,2 then relu",
     [IR_OP_PLUGIN] = "y = plugin \"n\" (x FP32[2,3]) words=" SAMPLE_WORDS,
 };
 

@@ -19,6 +19,7 @@ struct matmul_case {
     bool biased, residual, late;
     float scale;
     int32_t blocks; /* multiprocessors */
+    int64_t second; /* depth of a second source; 0: there is none */
 };
 
 static double apply(enum ir_unary func, double x, double alpha)
@@ -51,8 +52,8 @@ static uint16_t *packed_new(const struct array *w, int64_t cols, int64_t depth)
 }
 
 struct matmul_data {
-    struct array a, w, bias, residual, y;
-    uint16_t *packed;
+    struct array a, w, a2, w2, bias, residual, y;
+    uint16_t *packed, *packed2;
 };
 
 static struct matmul_data data_new(const struct matmul_case *c)
@@ -60,19 +61,23 @@ static struct matmul_data data_new(const struct matmul_case *c)
     struct matmul_data d = {
         .a = ARRAY(c->dtype, NULL, c->rows, c->depth),
         .w = ARRAY(c->dtype, NULL, c->cols, c->depth),
+        .a2 = ARRAY(c->dtype, NULL, c->rows, MAX(c->second, 1)),
+        .w2 = ARRAY(c->dtype, NULL, c->cols, MAX(c->second, 1)),
         .bias = ARRAY(c->dtype, NULL, c->cols),
         .residual = ARRAY(c->dtype, NULL, c->rows, c->cols),
         .y = ARRAY(c->dtype, NULL, c->rows, c->cols),
     };
     d.packed = packed_new(&d.w, c->cols, c->depth);
+    d.packed2 = packed_new(&d.w2, c->cols, MAX(c->second, 1));
     return d;
 }
 
 static void data_free(struct matmul_data *d)
 {
     array_free(&d->a), array_free(&d->w), array_free(&d->bias), array_free(&d->residual);
-    array_free(&d->y);
+    array_free(&d->y), array_free(&d->a2), array_free(&d->w2);
     free(d->packed);
+    free(d->packed2);
 }
 
 static struct kernel_matmul arguments(const struct matmul_case *c, const struct matmul_data *d)
@@ -81,6 +86,7 @@ static struct kernel_matmul arguments(const struct matmul_case *c, const struct 
         .rows = c->rows,
         .cols = c->cols,
         .depth = c->depth,
+        .second = {.depth = c->second, .a = d->a2.view.data, .b = d->packed2},
         .dtype = (int32_t)c->dtype,
         .func = (int32_t)c->func,
         .scale = c->scale,
@@ -103,6 +109,9 @@ static void reference(const struct matmul_case *c, struct matmul_data *d)
             double sum = 0, z = array_values(&d->residual)[r * c->cols + n];
             for (int64_t k = 0; k < c->depth; k++)
                 sum += (double)a[k] * w[k];
+            for (int64_t k = 0; k < c->second; k++)
+                sum += (double)array_values(&d->a2)[r * c->second + k] *
+                       array_values(&d->w2)[n * c->second + k];
             sum = sum * c->scale + (c->biased ? array_values(&d->bias)[n] : 0);
             sum += c->residual && !c->late ? z : 0;
             sum = apply(c->func, sum, 1.25) + (c->residual && c->late ? z : 0);
@@ -125,7 +134,7 @@ static bool taken(const struct matmul_case *c, int variant)
     int64_t columns, blocks;
     if (!shares(variant, &columns, &blocks))
         return true;
-    return (c->depth + 63) / 64 >= blocks &&
+    return (c->depth + 63) / 64 + (c->second + 63) / 64 >= blocks &&
            (c->rows + 63) / 64 * ((c->cols + columns - 1) / columns) * blocks <= 8 * c->blocks;
 }
 
@@ -156,15 +165,15 @@ static void test_shapes(void **state)
 {
     (void)state;
     static const struct matmul_case cases[] = {
-        {DTYPE_F16, 1, 8, 8, IR_UNARY_IDENTITY, true, false, false, 1, 132},
-        {DTYPE_F16, 1, 3, 5, IR_UNARY_IDENTITY, true, true, false, 1, 2},
-        {DTYPE_F16, 128, 256, 64, IR_UNARY_IDENTITY, false, false, false, 1, 132},
-        {DTYPE_BF16, 129, 257, 72, IR_UNARY_RELU, true, true, false, 0.5F, 2},
-        {DTYPE_F16, 77, 200, 328, IR_UNARY_GELU, true, false, false, 1, 1},
-        {DTYPE_F16, 300, 333, 136, IR_UNARY_IDENTITY, true, true, false, 1, 3},
-        {DTYPE_BF16, 260, 520, 200, IR_UNARY_SWISH, true, false, false, 1, 1},
-        {DTYPE_F16, 1100, 40, 64, IR_UNARY_GELU_TANH, true, true, true, 1, 2},
-        {DTYPE_F16, 65, 1000, 16, IR_UNARY_RELU, false, true, true, 1, 2},
+        {DTYPE_F16, 1, 8, 8, IR_UNARY_IDENTITY, true, false, false, 1, 132, 0},
+        {DTYPE_F16, 1, 3, 5, IR_UNARY_IDENTITY, true, true, false, 1, 2, 0},
+        {DTYPE_F16, 128, 256, 64, IR_UNARY_IDENTITY, false, false, false, 1, 132, 0},
+        {DTYPE_BF16, 129, 257, 72, IR_UNARY_RELU, true, true, false, 0.5F, 2, 0},
+        {DTYPE_F16, 77, 200, 328, IR_UNARY_GELU, true, false, false, 1, 1, 0},
+        {DTYPE_F16, 300, 333, 136, IR_UNARY_IDENTITY, true, true, false, 1, 3, 0},
+        {DTYPE_BF16, 260, 520, 200, IR_UNARY_SWISH, true, false, false, 1, 1, 0},
+        {DTYPE_F16, 1100, 40, 64, IR_UNARY_GELU_TANH, true, true, true, 1, 2, 0},
+        {DTYPE_F16, 65, 1000, 16, IR_UNARY_RELU, false, true, true, 1, 2, 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         check_case(&cases[i], 1);
@@ -176,17 +185,32 @@ static void test_shared_depth(void **state)
 {
     (void)state;
     static const struct matmul_case cases[] = {
-        {DTYPE_F16, 1, 96, 520, IR_UNARY_GELU, true, true, false, 1, 132},
-        {DTYPE_F16, 9, 130, 1032, IR_UNARY_IDENTITY, true, true, false, 0.5F, 132},
-        {DTYPE_BF16, 64, 257, 584, IR_UNARY_RELU, true, true, true, 1, 132},
-        {DTYPE_F16, 67, 64, 2496, IR_UNARY_SWISH, false, false, false, 1, 132},
-        {DTYPE_BF16, 130, 40, 4480, IR_UNARY_GELU_TANH, true, true, false, 1, 132},
+        {DTYPE_F16, 1, 96, 520, IR_UNARY_GELU, true, true, false, 1, 132, 0},
+        {DTYPE_F16, 9, 130, 1032, IR_UNARY_IDENTITY, true, true, false, 0.5F, 132, 0},
+        {DTYPE_BF16, 64, 257, 584, IR_UNARY_RELU, true, true, true, 1, 132, 0},
+        {DTYPE_F16, 67, 64, 2496, IR_UNARY_SWISH, false, false, false, 1, 132, 0},
+        {DTYPE_BF16, 130, 40, 4480, IR_UNARY_GELU_TANH, true, true, false, 1, 132, 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         check_case(&cases[i], 8);
         for (int variant = 8; variant < KERNEL_MATMUL_PATCH; variant++)
             assert_true(taken(&cases[i], variant));
     }
+}
+
+/* Both sources end within a step, are one step or several, and fill the ring together. */
+static void test_two_sources(void **state)
+{
+    (void)state;
+    static const struct matmul_case cases[] = {
+        {DTYPE_F16, 1, 8, 8, IR_UNARY_IDENTITY, true, false, false, 1, 132, 8},
+        {DTYPE_F16, 300, 333, 136, IR_UNARY_RELU, true, true, false, 1, 3, 200},
+        {DTYPE_BF16, 129, 257, 64, IR_UNARY_RELU, true, false, false, 1, 2, 72},
+        {DTYPE_F16, 260, 136, 712, IR_UNARY_RELU, true, false, false, 0.5F, 2, 64},
+        {DTYPE_BF16, 67, 64, 200, IR_UNARY_SWISH, false, true, true, 1, 132, 584},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        check_case(&cases[i], 1);
 }
 
 /* --- each instruction that orders is needed --- */
@@ -217,9 +241,10 @@ static void test_left_out(void **state)
 {
     (void)state;
     static const struct left_out kernels[] = {
-        {3, {DTYPE_F16, 260, 136, 648, IR_UNARY_RELU, true, true, false, 1, 2}},
-        {7, {DTYPE_F16, 260, 136, 968, IR_UNARY_RELU, true, true, false, 1, 2}},
-        {9, {DTYPE_F16, 65, 72, 2584, IR_UNARY_RELU, true, true, false, 1, 132}},
+        {3, {DTYPE_F16, 260, 136, 648, IR_UNARY_RELU, true, true, false, 1, 2, 0}},
+        {7, {DTYPE_F16, 260, 136, 968, IR_UNARY_RELU, true, true, false, 1, 2, 0}},
+        {9, {DTYPE_F16, 65, 72, 2584, IR_UNARY_RELU, true, true, false, 1, 132, 0}},
+        {1, {DTYPE_F16, 260, 136, 392, IR_UNARY_RELU, true, false, false, 1, 2, 264}},
     };
     int faults = 0;
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++) {
@@ -237,7 +262,7 @@ static void test_gelu(void **state)
 {
     (void)state;
     enum { NUMBERS = 1 << 16 };
-    struct matmul_case c = {DTYPE_F16, 1, NUMBERS, 8, IR_UNARY_GELU, true, false, false, 1, 132};
+    struct matmul_case c = {DTYPE_F16, 1, NUMBERS, 8, IR_UNARY_GELU, true, false, false, 1, 132, 0};
     struct matmul_data d = data_new(&c);
     struct kernel_matmul p = arguments(&c, &d);
     struct kernel_call call = {.variant = 1, .multiprocessors = 132, .capability = 90};
@@ -261,7 +286,7 @@ static void test_gelu(void **state)
 static void test_not_finite(void **state)
 {
     (void)state;
-    struct matmul_case c = {DTYPE_F16, 70, 40, 520, IR_UNARY_RELU, true, false, false, 1, 4};
+    struct matmul_case c = {DTYPE_F16, 70, 40, 520, IR_UNARY_RELU, true, false, false, 1, 4, 0};
     struct matmul_data d = data_new(&c);
     struct kernel_matmul p = arguments(&c, &d);
     ((uint16_t *)d.a.view.data)[5 * 520 + 39] = 0x7e00; /* NaN */
@@ -317,9 +342,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
-        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_shared_depth),
-        cmocka_unit_test(test_gelu),     cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_shapes),      cmocka_unit_test(test_shared_depth),
+        cmocka_unit_test(test_two_sources), cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_not_finite),  cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

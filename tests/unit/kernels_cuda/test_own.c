@@ -225,13 +225,12 @@ static void chains_that_fit_are_taken(void **state)
     }
 }
 
-/* Nothing but our kernel for Hopper runs a convolution and its pool as one node, and that not in
- * FP32: the pass that makes such nodes asks for candidates first. */
-static uint32_t count_pools(struct emulated *b, enum precision precision)
+/* Candidates of a graph of this kind. */
+static uint32_t count_of(struct emulated *b, const char *name, enum precision precision)
 {
     uint32_t n = 0;
     for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
-        if (strcmp(kind->name, "conv-pool") != 0)
+        if (strcmp(kind->name, name) != 0)
             continue;
         struct ir_graph *graph = case_new(kind, 131);
         assert_non_null(graph);
@@ -243,16 +242,22 @@ static uint32_t count_pools(struct emulated *b, enum precision precision)
     return n;
 }
 
-static void pools_on_hopper_alone(void **state)
+/* Nothing but our kernels for Hopper runs a convolution and its pool as one node, or the sum of two
+ * convolutions, and that not in FP32: the passes that make such nodes ask for candidates first. */
+static void fusions_on_hopper_alone(void **state)
 {
     CLEANUP(emulated_deinit) struct emulated b;
     emulated_init(&b);
     (void)state;
-    assert_int_equal(count_pools(&b, PRECISION_F16), 2); /* two layouts of the image */
-    assert_int_equal(count_pools(&b, PRECISION_BF16), 2);
-    assert_int_equal(count_pools(&b, PRECISION_F32), 0);
+    assert_int_equal(count_of(&b, "conv-pool", PRECISION_F16), 2); /* two layouts of the image */
+    assert_int_equal(count_of(&b, "conv-pool", PRECISION_BF16), 2);
+    assert_int_equal(count_of(&b, "conv-pool", PRECISION_F32), 0);
+    assert_true(count_of(&b, "conv-pair", PRECISION_F16) > 0);
+    assert_true(count_of(&b, "conv-pair", PRECISION_BF16) > 0);
+    assert_int_equal(count_of(&b, "conv-pair", PRECISION_F32), 0);
     b.device.properties.major = 8;
-    assert_int_equal(count_pools(&b, PRECISION_F16), 0);
+    assert_int_equal(count_of(&b, "conv-pool", PRECISION_F16), 0);
+    assert_int_equal(count_of(&b, "conv-pair", PRECISION_F16), 0);
 }
 
 /* With two multiprocessors the directions of a layer follow one another. */
@@ -672,7 +677,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_reformat_of_bytes),   cmocka_unit_test(stored_tactics_are_checked),
         cmocka_unit_test(gather_raises_the_flag),    cmocka_unit_test(scatter_raises_the_flag),
         cmocka_unit_test(windows_on_hopper),         cmocka_unit_test(products_by_request),
-        cmocka_unit_test(chains_that_fit_are_taken), cmocka_unit_test(pools_on_hopper_alone),
+        cmocka_unit_test(chains_that_fit_are_taken), cmocka_unit_test(fusions_on_hopper_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

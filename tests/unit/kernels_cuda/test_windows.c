@@ -29,7 +29,8 @@ static int64_t taps_of(const struct kernel_images *i)
 /* Weights [filters, channels, taps] as kernels.h says; the caller frees them. */
 static uint16_t *packed_new(const struct array *w, const struct kernel_matmul *p, int32_t variant)
 {
-    int64_t pitch = kernel_matmul_packed_depth(p), rows = kernel_matmul_packed_rows(p->cols);
+    int64_t pitch = kernel_matmul_packed_depth(&p->image, p->depth),
+            rows = kernel_matmul_packed_rows(p->cols);
     int64_t taps = taps_of(&p->image), deep = kernel_matmul_tap_depth(p->image.channels);
     void *to = NULL;
     assert_int_equal(posix_memalign(&to, 16, (size_t)(rows * pitch * 2)), 0);
