@@ -12,6 +12,7 @@
 #include "engine/build/fuse.h"
 #include "engine/build/instances.h"
 #include "engine/build/pads.h"
+#include "engine/build/pairs.h"
 #include "engine/build/points.h"
 #include "engine/build/tails.h"
 #include "engine/build/ties.h"
@@ -232,6 +233,7 @@ static enum status make_profile(struct builder *b, const struct build_options *i
 {
     const struct build_options *o = b->options;
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *joined = NULL;
     build_space_set(&b->space, out->values);
     struct tune_options tune = {
         .device = o->device,
@@ -259,10 +261,11 @@ static enum status make_profile(struct builder *b, const struct build_options *i
     TRY(make_graph(b->model, import, out->batch, &b->report, &tail, &graph, err));
     TRY(build_tails_add(b->tails, &tail, graph, out, err));
     TRY(bounds_check(b, graph, err)); /* before the tuner takes memory for tensors */
-    TRY(tune_graph(graph, &tune, report, err));
-    TRY(build_place(graph, &out->tensor_bytes, err));
-    TRY(fits_check(b, graph, err));
-    return build_store_graph(b->store, STEAL(graph), &out->graph, err);
+    TRY(build_tune_pairs(graph, import, &tune, &b->report, report, &joined, err));
+    struct ir_graph **tuned = joined ? &joined : &graph;
+    TRY(build_place(*tuned, &out->tensor_bytes, err));
+    TRY(fits_check(b, *tuned, err));
+    return build_store_graph(b->store, STEAL(*tuned), &out->graph, err);
 }
 
 static enum status build_profile(struct builder *b, uint32_t batch, struct plan_profile *out,

@@ -27,10 +27,9 @@ static enum status note_taken(void *user, const struct tactic *tactic UNUSED,
     return STATUS_OK;
 }
 
-/* Whether the device has a tactic for the node, as the tuner would ask. An error is none. */
-static bool device_takes(void *user, const struct ir_graph *graph, const struct ir_node *node)
+bool build_device_takes(const struct build_options *options, const struct ir_graph *graph,
+                        const struct ir_node *node)
 {
-    const struct build_options *options = user;
     const struct backend *backend = options->device->backend;
     uint64_t pins = tune_pins_of(options->pins, node->name);
     enum precision precision =
@@ -41,6 +40,11 @@ static bool device_takes(void *user, const struct ir_graph *graph, const struct 
            backend->candidates(options->device, graph, node, precision, note_taken, &taken,
                                &unread) == STATUS_OK &&
            taken;
+}
+
+static bool device_takes(void *user, const struct ir_graph *graph, const struct ir_node *node)
+{
+    return build_device_takes(user, graph, node);
 }
 
 enum status build_fuse(struct ir_graph *graph, const struct build_options *options,

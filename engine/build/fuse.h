@@ -9,4 +9,8 @@
 enum status build_fuse(struct ir_graph *graph, const struct build_options *options,
                        struct build_report *report, struct error *err);
 
+/* Whether the device has a tactic for the node, as the tuner would ask. An error is none. */
+bool build_device_takes(const struct build_options *options, const struct ir_graph *graph,
+                        const struct ir_node *node);
+
 #endif

@@ -696,6 +696,11 @@ struct mock_script *mock_script(struct device *device)
     return &mock_of(device)->script;
 }
 
+void mock_add_features(struct device *device, uint32_t features)
+{
+    mock_of(device)->table.features |= features;
+}
+
 struct device *mock_open(void)
 {
     struct error err;

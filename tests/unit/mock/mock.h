@@ -90,6 +90,8 @@ struct mock_script {
 /* A simulated device. All that it gave out must be back when engine_device_close is called. */
 struct device *mock_simulate(void);
 struct mock_script *mock_script(struct device *device);
+/* Adds features (enum backend_feature) to those of a simulated device. */
+void mock_add_features(struct device *device, uint32_t features);
 /* The cost follows the bytes moved; heavy ops take 10 times as long in fp32; variant v of a tactic
  * is slower by v/8. */
 uint64_t mock_cost(const struct ir_graph *graph, const struct ir_node *node,

@@ -138,6 +138,55 @@ static const struct rewrite_case cases[] = {
      "g = pool \"g\" (e) func=0 kernel=3,3 strides=2,2 pads=1,1,1,1 ceil_mode=1\n"
      "output a\noutput b\noutput g\n",
      NULL, "c + a: a step between them is no ReLU"},
+    /* --- fuse_pair --- */
+    {"the end of a block of ResNet", "fuse_pair",
+     "input t FP32[2,3,4,3]\n"
+     "input x FP32[2,5,8,5]\n"
+     "c = conv \"c\" (t, w FP32[6,3,1,1], b FP32[6])\n"
+     "y = conv \"y\" (x, v FP32[6,5,1,1], d FP32[6]) strides=2,2 then add(c), relu\n"
+     "output y\n",
+     "input t FP32[2,3,4,3]\n"
+     "input x FP32[2,5,8,5]\n"
+     "y FP32[2,6,4,3] = conv_pair \"c + y\" (t, w FP32[6,3,1,1], x, v FP32[6,5,1,1], b FP32[6]) "
+     "strides=2,2 then relu\n"
+     "output y\n",
+     "c + y: one product over two sources"},
+    {"a block whose last convolution has the sum, and more behind it", "fuse_pair",
+     "input t FP32[2,3,4,3]\n"
+     "input x FP32[2,5,4,7]\n"
+     "input z FP32[2,6,4,3]\n"
+     "c = conv \"c\" (x, v FP32[6,5,1,1]) strides=1,3\n"
+     "y = conv \"y\" (t, w FP32[6,3,1,1], b FP32[6]) then add(c), relu, mul(z)\n"
+     "output y\n",
+     "input t FP32[2,3,4,3]\n"
+     "input x FP32[2,5,4,7]\n"
+     "input z FP32[2,6,4,3]\n"
+     "y FP32[2,6,4,3] = conv_pair \"c + y\" (t, w FP32[6,3,1,1], x, v FP32[6,5,1,1], b FP32[6]) "
+     "strides=1,3 then relu, mul(z)\n"
+     "output y\n",
+     NULL},
+    {"sums that stay two convolutions", "fuse_pair",
+     "input x FP32[2,3,8,8]\n"
+     "input v FP32[6,3,1,1]\n"
+     "a = conv \"a\" (x, w FP32[6,3,1,1]) strides=2,2\n"
+     "b = conv \"b\" (x, w) strides=2,2 then add(a)\n" /* both at steps */
+     "c = conv \"c\" (x, k FP32[6,3,3,3]) pads=1,1,1,1\n"
+     "d = conv \"d\" (x, w) then add(c)\n" /* a window */
+     "e = conv \"e\" (x, w)\n"
+     "f = conv \"f\" (x, w) then add(e)\n" /* e is read elsewhere */
+     "g = conv \"g\" (x, w) then relu\n"
+     "h = conv \"h\" (x, w) then add(g)\n" /* a ReLU between */
+     "i = conv \"i\" (x, w)\n"
+     "j = conv \"j\" (x, w) then relu, add(i)\n" /* a ReLU before */
+     "l = conv \"l\" (x, v)\n"
+     "m = conv \"m\" (x, w) then add(l)\n" /* computed weights */
+     "n = conv \"n\" (x, u FP32[6,1,1,1]) group=3\n"
+     "o = conv \"o\" (x, w) then add(n)\n" /* groups */
+     "p = conv \"p\" (x, w) pads=0,1,0,1\n"
+     "q = conv \"q\" (x, w) pads=0,1,0,1 then add(p)\n" /* padding */
+     "output b\noutput d\noutput e\noutput f\noutput h\noutput j\noutput m\noutput o\n"
+     "output q\n",
+     NULL, "e + f: others read the first one's result"},
     /* --- unfold_patches --- */
     {"patches of an image to tokens (ViT)",
      "unfold_patches merge_chains merge_shuffles erase_noops",
@@ -253,9 +302,53 @@ static void the_device_is_asked(void **state)
     free(apart);
 }
 
+static bool takes_named(void *user, const struct ir_graph *graph, const struct ir_node *node)
+{
+    (void)graph;
+    assert_int_equal(node->op, IR_OP_CONV_PAIR);
+    assert_int_equal(node->n_epilogue, 1);
+    assert_int_equal(ir_attr_at(node, IR_ATTR_STRIDES, 1), 2);
+    return strcmp(node->name, user) == 0;
+}
+
+/* What is not asked for, or not taken, stays; what is taken is noted by its names. */
+static void pairs_are_asked_and_noted(void **state)
+{
+    (void)state;
+    static const char text[] = "input x FP32[1,2,5,5]\n"
+                               "a = conv \"a\" (x, w FP32[2,2,1,1])\n"
+                               "b = conv \"b\" (a, w) strides=2,2\n"
+                               "c = conv \"c\" (a, w) strides=2,2 then relu\n"
+                               "d = conv \"d\" (c, w) then add(b), relu\n"
+                               "e = conv \"e\" (d, w) strides=2,2\n"
+                               "f = conv \"f\" (d, w) strides=2,2 then relu\n"
+                               "g = conv \"g\" (f, w) then add(e), relu\n"
+                               "output g\n";
+    static const char *const wanted[] = {"", "b + d", "e + g"};
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
+        struct ir_graph *g = graph_parse(text);
+        struct pass_pairs pairs = {0};
+        struct pass_context ctx = {.takes = takes_named,
+                                   .takes_user = (void *)(uintptr_t)wanted[i]};
+        struct error err = {0};
+        assert_int_equal(pass_run(pass_find("fuse_pair"), g, &ctx, &err), STATUS_OK);
+        assert_int_equal(ctx.rewrites, 0);
+        ctx.pairs = &pairs;
+        assert_int_equal(pass_run(pass_find("fuse_pair"), g, &ctx, &err), STATUS_OK);
+        assert_int_equal(pairs.n, i > 0);
+        if (i > 0) {
+            assert_string_equal(pairs.row[0].both, wanted[i]);
+            assert_string_equal(pairs.row[0].first, i == 1 ? "b" : "e");
+            assert_string_equal(pairs.row[0].second, i == 1 ? "d" : "g");
+        }
+        ir_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rewrites),
-                                       cmocka_unit_test(the_device_is_asked)};
+                                       cmocka_unit_test(the_device_is_asked),
+                                       cmocka_unit_test(pairs_are_asked_and_noted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

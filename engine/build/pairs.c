@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/build/pairs.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "engine/build/fuse.h"
+
+/* Without timing: numbers of the tensor that is not stored. Its bytes are 4 MiB of traffic then, a
+ * microsecond on an H200, and a launch falls away; smaller ones may be one wave of few tiles, for
+ * which libraries have kernels that divide the depth. */
+enum { ELEMENTS_UNTIMED = 1 << 20 };
+
+struct trial {
+    const struct build_options *options;
+    const struct pass_pairs *only; /* NULL: all that the device takes */
+    bool by_size;
+};
+
+static bool is_large(const struct ir_graph *graph, const struct ir_node *node)
+{
+    size_t n;
+    return shape_elements(&ir_tensor(graph, node->outputs[0])->shape, &n) && n >= ELEMENTS_UNTIMED;
+}
+
+static bool is_listed(const struct pass_pairs *list, const char *name)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        if (!strcmp(list->row[i].both, name))
+            return true;
+    return false;
+}
+
+static bool takes(void *user, const struct ir_graph *graph, const struct ir_node *node)
+{
+    const struct trial *t = user;
+    return (!t->only || is_listed(t->only, node->name)) && (!t->by_size || is_large(graph, node)) &&
+           build_device_takes(t->options, graph, node);
+}
+
+/* A copy with such nodes, whose names are the copy's; NULL if there is none. */
+static enum status join(const struct ir_graph *graph, struct trial *trial,
+                        const struct log_sink *log, struct pass_pairs *made, struct ir_graph **out,
+                        struct error *err)
+{
+    CLEANUP(ir_graph_cleanup) struct ir_graph *copy = NULL;
+    struct pass_context context = {.pairs = made, .takes = takes, .takes_user = trial, .log = log};
+    made->n = 0;
+    *out = NULL;
+    TRY(ir_graph_copy(graph, &copy, err));
+    TRY(pass_run(pass_find("fuse_pair"), copy, &context, err));
+    if (made->n)
+        *out = STEAL(copy);
+    return STATUS_OK;
+}
+
+/* --- times --- */
+
+static uint64_t time_of(const struct ir_graph *graph, const char *name)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (!strcmp(ir_node(graph, i)->name, name))
+            return ir_node(graph, i)->time_ns;
+    return 0;
+}
+
+/* Keeps the pairs that take less time than their parts. */
+static void keep_faster(const struct ir_graph *together, const struct ir_graph *apart,
+                        const struct log_sink *log, struct pass_pairs *pairs)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < pairs->n; i++) {
+        const struct pass_pair *p = &pairs->row[i];
+        uint64_t both = time_of(together, p->both);
+        uint64_t parts = time_of(apart, p->first) + time_of(apart, p->second);
+        log_write(log, LOG_VERBOSE, "%s: %.1f us together, %.1f us apart", p->both,
+                  (double)both / 1e3, (double)parts / 1e3);
+        if (both < parts)
+            pairs->row[n++] = *p;
+    }
+    pairs->n = n;
+}
+
+/* Tunes a graph whose tactics nobody will run. */
+static enum status tune_trial(struct ir_graph *graph, const struct tune_options *tune,
+                              struct tune_report *sum, struct error *err)
+{
+    struct tune_report report = {0};
+    struct tune_options trial = *tune;
+    trial.judge = NULL;
+    TRY(tune_graph(graph, &trial, &report, err));
+    sum->timed += report.timed;
+    sum->disturbed += report.disturbed;
+    sum->from_cache += report.from_cache;
+    sum->given_up += report.given_up;
+    tune_effort_add(&sum->effort, &report.effort);
+    return STATUS_OK;
+}
+
+/* Leaves in `pairs` what pays. */
+static enum status try_both(const struct ir_graph *graph, struct ir_graph *together,
+                            const struct tune_options *tune, struct tune_report *sum,
+                            struct pass_pairs *pairs, struct error *err)
+{
+    CLEANUP(ir_graph_cleanup) struct ir_graph *apart = NULL;
+    TRY(ir_graph_copy(graph, &apart, err));
+    TRY(tune_trial(together, tune, sum, err));
+    uint32_t from_cache = sum->from_cache;
+    TRY(tune_trial(apart, tune, sum, err));
+    sum->from_cache = from_cache; /* the rest was timed for the other graph */
+    keep_faster(together, apart, tune->log, pairs);
+    return STATUS_OK;
+}
+
+/* --- the judge --- */
+
+/* Looks on: a node for which the judge rules out the short types has no other ones. */
+struct watch {
+    const struct tune_judge *judge;
+    bool held;
+};
+
+static void look_on(struct watch *w, const struct ir_graph *graph, const uint32_t *held)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        w->held = w->held || (ir_node(graph, i)->op == IR_OP_CONV_PAIR && held[i]);
+}
+
+static enum status watch_begin(void *user, const struct ir_graph *graph, uint32_t *held,
+                               struct error *err)
+{
+    struct watch *w = user;
+    TRY(w->judge->begin(w->judge->user, graph, held, err));
+    look_on(w, graph, held);
+    return STATUS_OK;
+}
+
+static enum status watch_look(void *user, const struct ir_graph *graph,
+                              const struct tune_layer *layers, uint32_t *held, bool *again,
+                              struct error *err)
+{
+    struct watch *w = user;
+    TRY(w->judge->look(w->judge->user, graph, layers, held, again, err));
+    look_on(w, graph, held);
+    return STATUS_OK;
+}
+
+/* Tunes a graph that has such nodes. *held: the judge would have one of them in other types. */
+static enum status tune_watched(struct ir_graph *graph, const struct tune_options *tune,
+                                struct tune_report *tuned, bool *held, struct error *err)
+{
+    struct watch watch = {.judge = tune->judge};
+    const struct tune_judge watching = {watch_begin, watch_look, &watch};
+    struct tune_options options = *tune;
+    if (tune->judge)
+        options.judge = &watching;
+    TRY(tune_graph(graph, &options, tuned, err));
+    *held = watch.held;
+    return STATUS_OK;
+}
+
+/* --- the graph that is kept --- */
+
+/* What the last tuning read from the cache had been timed for the trials. */
+static void add_trials(const struct tune_report *trials, struct tune_report *tuned)
+{
+    tuned->timed += trials->timed;
+    tuned->disturbed += trials->disturbed;
+    tuned->given_up += trials->given_up;
+    tuned->from_cache = trials->from_cache;
+    tune_effort_add(&tuned->effort, &trials->effort);
+}
+
+/* `only`: the pairs that pay. */
+static enum status tune_last(struct ir_graph *graph, struct trial *trial,
+                             const struct tune_options *tune, struct build_report *report,
+                             struct tune_report *tuned, struct ir_graph **joined, struct error *err)
+{
+    CLEANUP(ir_graph_cleanup) struct ir_graph *copy = NULL;
+    struct pass_pairs made;
+    bool held = false;
+    TRY(join(graph, trial, tune->log, &made, &copy, err));
+    if (copy)
+        TRY(tune_watched(copy, tune, tuned, &held, err));
+    if (held) {
+        log_write(tune->log, LOG_INFO, "fuse_pair: undone, as a layer is held back in FP32");
+        ir_graph_free(STEAL(copy));
+        made.n = 0;
+    }
+    if (!copy)
+        TRY(tune_graph(graph, tune, tuned, err));
+    report->passes[PASS_NUMBER_fuse_pair] = (struct pass_tally){made.n, (int32_t)made.n};
+    report->fused -= made.n;
+    *joined = STEAL(copy);
+    return STATUS_OK;
+}
+
+static enum status tune_timed(struct ir_graph *graph, const struct build_options *options,
+                              const struct tune_options *tune, struct build_report *report,
+                              struct tune_report *tuned, struct ir_graph **joined,
+                              struct error *err)
+{
+    struct trial trial = {.options = options};
+    struct pass_pairs pairs;
+    struct tune_report trials = {0};
+    CLEANUP(ir_graph_cleanup) struct ir_graph *together = NULL;
+    TRY(join(graph, &trial, NULL, &pairs, &together, err));
+    if (!together)
+        return tune_graph(graph, tune, tuned, err);
+    TRY(try_both(graph, together, tune, &trials, &pairs, err));
+    struct tune_options last = *tune;
+    last.retune = false; /* it was done */
+    trial.only = &pairs;
+    TRY(tune_last(graph, &trial, &last, report, tuned, joined, err));
+    add_trials(&trials, tuned);
+    return STATUS_OK;
+}
+
+enum status build_tune_pairs(struct ir_graph *graph, const struct build_options *options,
+                             const struct tune_options *tune, struct build_report *report,
+                             struct tune_report *tuned, struct ir_graph **joined, struct error *err)
+{
+    struct trial trial = {.options = options, .by_size = true};
+    *joined = NULL;
+    /* In 8 bits there is no kernel for both that is worth a trial. */
+    if (!options->device || !(options->device->backend->features & BACKEND_PAIRS) ||
+        precision_is_8bit(options->precision))
+        return tune_graph(graph, tune, tuned, err);
+    if (tune->no_timing)
+        return tune_last(graph, &trial, tune, report, tuned, joined, err);
+    if (tune->cache)
+        return tune_timed(graph, options, tune, report, tuned, joined, err);
+    struct tune_options cached = *tune;
+    TRY(tune_cache_new(options->device, &cached.cache, err));
+    enum status status = tune_timed(graph, options, &cached, report, tuned, joined, err);
+    tune_cache_free(cached.cache);
+    return status;
+}

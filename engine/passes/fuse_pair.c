@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A residual block that changes its channels ends with the sum of two convolutions by windows of
+ * one place: the block's last one, and the one that brings its input to the same shape. Both become
+ * one node, whose largest input is no longer the other one's output:
+ *
+ *   y = f(conv(x2, w2, b2) + conv(x, w, b))   becomes   y = f(conv_pair(x, w, x2, w2, b + b2))
+ *
+ * One of the two, x, is read pixel by pixel; the other may be read at steps, and either may be the
+ * node that fuse_sum has given the sum to. A backend must have a kernel of its own for it, and
+ * whether that is faster than both depends on sizes. So the pass runs only for who asks for it
+ * (pass_context.pairs, engine/build/pairs.c), on a graph that all others are done with.
+ */
+#include <stdlib.h>
+
+#include "engine/passes/constant.h"
+#include "engine/passes/weights.h"
+
+enum { RANK = 4, OWN_MAX = 5 };
+
+/* What the new node is made of. */
+struct pair {
+    struct ir_node first, second; /* in the order in which they run; the second one has the sum */
+    uint32_t in[OWN_MAX], n_in;
+    int64_t strides[2];
+};
+
+static const struct shape *shape_of(const struct rewrite *rw, uint32_t tensor)
+{
+    return &ir_tensor(rw->graph, tensor)->shape;
+}
+
+/* A convolution of one group by constant windows of one place, without padding. */
+static bool is_pointwise(const struct rewrite *rw, uint32_t node)
+{
+    const struct ir_node *n = ir_node(rw->graph, node);
+    if (n->op != IR_OP_CONV || !rw_is_float(rw, n->outputs[0]) ||
+        !weighted_has_constants(rw, node) || ir_attr_int(n, IR_ATTR_GROUP) != 1)
+        return false;
+    const struct shape *w = shape_of(rw, n->inputs[1]);
+    bool one = w->rank == RANK && w->dim[2] == 1 && w->dim[3] == 1;
+    for (uint32_t i = 0; one && i < 4; i++)
+        one = ir_attr_at(n, IR_ATTR_PADS, i) == 0;
+    return one;
+}
+
+/* The convolution whose result the node adds first; IR_NONE: there is none. */
+static uint32_t find_first(const struct rewrite *rw, const struct ir_node *n)
+{
+    const struct ir_epilogue *step = n->epilogue;
+    if (n->op != IR_OP_CONV || n->n_epilogue == 0 || step->kind != IR_EPILOGUE_BINARY ||
+        step->func != IR_BINARY_ADD)
+        return IR_NONE;
+    return rw_made_by(rw, n->inputs[step->input], IR_OP_CONV);
+}
+
+static bool has_steps(const struct ir_node *n)
+{
+    return ir_attr_at(n, IR_ATTR_STRIDES, 0) != 1 || ir_attr_at(n, IR_ATTR_STRIDES, 1) != 1;
+}
+
+/* Says why the two stay apart. NULL: they need not. */
+static const char *check(const struct rewrite *rw, uint32_t first, uint32_t second)
+{
+    const struct ir_node *a = ir_node(rw->graph, first), *b = ir_node(rw->graph, second);
+    if (!is_pointwise(rw, first) || !is_pointwise(rw, second))
+        return "their windows are not of one place, or their weights are computed or in groups";
+    if (rw_uses(rw, a->outputs[0]) != 1)
+        return "others read the first one's result";
+    if (!shape_equal(shape_of(rw, a->outputs[0]), shape_of(rw, b->outputs[0])))
+        return "the first one's result is smaller";
+    if (has_steps(a) && has_steps(b))
+        return "both read every second pixel";
+    return rw->ctx->pairs->n == PASS_PAIRS_MAX ? "there are too many" : NULL;
+}
+
+static uint32_t bias_of(const struct ir_node *n)
+{
+    return ir_node_own_inputs(n) > 2 ? n->inputs[2] : IR_NONE;
+}
+
+/* The sum of both biases; IR_NONE: there is none, or no memory. */
+static uint32_t sum_biases(struct rewrite *rw, const struct pair *p)
+{
+    uint32_t a = bias_of(&p->first), b = bias_of(&p->second);
+    if (a == IR_NONE || b == IR_NONE)
+        return a == IR_NONE ? b : a;
+    const struct ir_tensor t = *ir_tensor(rw->graph, a);
+    size_t n = (size_t)t.shape.dim[0];
+    float *sums = calloc(MAX(n, 1), sizeof(*sums));
+    if (!sums) {
+        rw_fail(rw);
+        return IR_NONE;
+    }
+    for (size_t i = 0; i < n; i++)
+        sums[i] = constant_at(rw, a, i) + constant_at(rw, b, i);
+    uint32_t made = constant_make(rw, t.name, t.dtype, &t.shape, sums);
+    free(sums);
+    return made;
+}
+
+static void pair_init(struct rewrite *rw, uint32_t first, uint32_t second, struct pair *p)
+{
+    *p = (struct pair){.first = *ir_node(rw->graph, first), .second = *ir_node(rw->graph, second)};
+    const struct ir_node *near = has_steps(&p->first) ? &p->second : &p->first;
+    const struct ir_node *far = has_steps(&p->first) ? &p->first : &p->second;
+    uint32_t bias = sum_biases(rw, p);
+    const uint32_t in[OWN_MAX] = {near->inputs[0], near->inputs[1], far->inputs[0], far->inputs[1],
+                                  bias};
+    memcpy(p->in, in, sizeof(in));
+    p->n_in = bias == IR_NONE ? OWN_MAX - 1 : OWN_MAX;
+    for (uint32_t i = 0; i < 2; i++)
+        p->strides[i] = ir_attr_at(far, IR_ATTR_STRIDES, i);
+}
+
+static void add_steps(struct rewrite *rw, uint32_t node, const struct pair *p)
+{
+    for (uint32_t i = 1; i < p->second.n_epilogue && !rw->status; i++) {
+        const struct ir_epilogue *step = &p->second.epilogue[i];
+        bool binary = step->kind == IR_EPILOGUE_BINARY;
+        rw_add_epilogue(rw, node, *step, binary ? p->second.inputs[step->input] : IR_NONE);
+    }
+}
+
+/* Asks by a node that is made for that. */
+static bool is_taken(struct rewrite *rw, const struct pair *p)
+{
+    if (!rw->ctx->takes)
+        return true;
+    uint32_t node = rw_add_node(rw, IR_OP_CONV_PAIR, p->first.name, p->n_in, p->in);
+    if (node == IR_NONE)
+        return false;
+    rw_set_ints(rw, node, IR_ATTR_STRIDES, 2, p->strides);
+    if (rw_finish(rw, node) == IR_NONE)
+        return false;
+    add_steps(rw, node, p);
+    rw_set_name(rw, node, p->first.name, p->second.name);
+    bool taken =
+        !rw->status && rw->ctx->takes(rw->ctx->takes_user, rw->graph, ir_node(rw->graph, node));
+    rw_remove(rw, node);
+    return taken;
+}
+
+static void fuse(struct rewrite *rw, uint32_t first, uint32_t second)
+{
+    struct pass_pairs *pairs = rw->ctx->pairs;
+    struct pair p;
+    pair_init(rw, first, second, &p);
+    if (!is_taken(rw, &p) || rw->status) {
+        rw_near_miss(rw, "%s + %s: no kernel for both, or it is slower", p.first.name,
+                     p.second.name);
+        return;
+    }
+    rw_done(rw, "%s + %s: one product over two sources", p.first.name, p.second.name);
+    rw_set_name(rw, second, p.first.name, p.second.name);
+    rw_become(rw, second, IR_OP_CONV_PAIR, p.n_in, p.in);
+    rw_set_ints(rw, second, IR_ATTR_STRIDES, 2, p.strides);
+    add_steps(rw, second, &p);
+    pairs->row[pairs->n++] =
+        (struct pass_pair){p.first.name, p.second.name, ir_node(rw->graph, second)->name};
+}
+
+static void visit(struct rewrite *rw, uint32_t node)
+{
+    const struct ir_node *n = ir_node(rw->graph, node);
+    uint32_t first = find_first(rw, n);
+    if (first == IR_NONE)
+        return;
+    const char *why = check(rw, first, node);
+    if (why)
+        rw_near_miss(rw, "%s + %s: %s", ir_node(rw->graph, first)->name, n->name, why);
+    else
+        fuse(rw, first, node);
+}
+
+PASS(fuse_pair)
+{
+    return ctx->pairs ? rewrite_run(graph, ctx, visit, err) : STATUS_OK;
+}

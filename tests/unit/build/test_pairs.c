@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums of two convolutions as one node: each where it takes less time than its parts, on a
+ * simulated device. */
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/build/pairs.h"
+#include "engine/engine.h"
+#include "tests/test.h"
+#include "tests/unit/mock/mock.h"
+#include "tests/unit/passes/parse.h"
+
+static const char network[] = "input x FP32[1,8,8,8]\n"
+                              "a = conv \"a\" (x, w FP32[8,8,1,1], bias FP32[8])\n"
+                              "b = conv \"b\" (x, w, bias) then relu\n"
+                              "c = conv \"c\" (b, w, bias) then add(a), relu\n"
+                              "d = conv \"d\" (c, w) strides=2,2\n"
+                              "e = conv \"e\" (c, w) strides=2,2 then relu\n"
+                              "f = conv \"f\" (e, w, bias) then add(d), relu\n"
+                              "output f\n";
+
+/* Nanoseconds; a convolution takes 1,000. */
+static uint64_t first_pair, second_pair;
+
+static uint64_t cost(const struct ir_graph *graph UNUSED, const struct ir_node *node,
+                     const struct tactic *tactic UNUSED)
+{
+    if (node->op == IR_OP_REFORMAT)
+        return 10;
+    if (node->op != IR_OP_CONV_PAIR)
+        return 1000;
+    return strcmp(node->name, "a + c") == 0 ? first_pair : second_pair;
+}
+
+struct built {
+    struct ir_graph *graph, *joined;
+    struct build_report report;
+    struct tune_report tuned;
+};
+
+/* A judge who rules out FP16 for what has this op. */
+static enum ir_op disliked;
+
+static enum status dislike(void *user UNUSED, const struct ir_graph *graph, uint32_t *held,
+                           struct error *err UNUSED)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (ir_node(graph, i)->op == disliked)
+            held[i] = 1U << DTYPE_F16;
+    return STATUS_OK;
+}
+
+static enum status look(void *user UNUSED, const struct ir_graph *graph UNUSED,
+                        const struct tune_layer *layers UNUSED, uint32_t *held UNUSED, bool *again,
+                        struct error *err UNUSED)
+{
+    *again = false;
+    return STATUS_OK;
+}
+
+static const struct tune_judge judge = {dislike, look, NULL};
+
+static struct built build(struct device *device, bool timed, bool cached, enum precision precision)
+{
+    struct built b = {.graph = graph_parse(network), .report = {.fused = 6}};
+    struct tune_cache *cache = NULL;
+    struct error err;
+    if (cached)
+        assert_int_equal(tune_cache_new(device, &cache, &err), STATUS_OK);
+    const struct build_options options = {.device = device, .precision = precision};
+    const struct tune_options tune = {.device = device,
+                                      .precision = precision,
+                                      .no_timing = !timed,
+                                      .cache = cache,
+                                      .judge = &judge};
+    if (build_tune_pairs(b.graph, &options, &tune, &b.report, &b.tuned, &b.joined, &err))
+        fail_msg("%s", err.text);
+    tune_cache_free(cache);
+    return b;
+}
+
+static void built_free(struct built *b)
+{
+    ir_graph_free(b->joined);
+    ir_graph_free(b->graph);
+}
+
+/* The names of the graph's pairs, one behind the other. */
+static const char *pairs_of(const struct built *b, char out[64])
+{
+    const struct ir_graph *g = b->joined ? b->joined : b->graph;
+    uint32_t convolutions = 0, pairs = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        const struct ir_node *n = ir_node(g, i);
+        assert_true(n->tactic || n->op == IR_OP_REFORMAT);
+        convolutions += n->op == IR_OP_CONV;
+        if (n->op == IR_OP_CONV_PAIR) {
+            pairs++;
+            strcat(strcat(out, n->name), ";");
+        }
+    }
+    assert_int_equal(convolutions + 2 * pairs, 6);
+    assert_int_equal(b->joined != NULL, pairs > 0);
+    assert_int_equal(b->report.passes[PASS_NUMBER_fuse_pair].rewrites, pairs);
+    assert_int_equal(b->report.fused, 6 - pairs);
+    return out;
+}
+
+static void each_where_it_is_faster(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t first, second;
+        const char *pairs;
+    } rows[] = {
+        {1500, 1600, "a + c;d + f;"},
+        {1500, 2500, "a + c;"},
+        {2500, 1500, "d + f;"},
+        {2500, 2600, ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (int cached = 0; cached < 2; cached++) {
+            struct device *device = mock_simulate();
+            char names[64];
+            mock_add_features(device, BACKEND_PAIRS);
+            mock_script(device)->cost = cost;
+            first_pair = rows[i].first;
+            second_pair = rows[i].second;
+            struct built b = build(device, true, cached, PRECISION_F16);
+            assert_string_equal(pairs_of(&b, names), rows[i].pairs);
+            /* the last graph's times come from the cache, but they were measured */
+            assert_true(b.tuned.timed > 0);
+            assert_int_equal(b.tuned.from_cache, 0);
+            uint64_t best = (rows[i].first < 2000 ? rows[i].first : 2000) +
+                            (rows[i].second < 2000 ? rows[i].second : 2000) + 2000;
+            assert_true(b.tuned.time_ns >= best && b.tuned.time_ns <= best + 100);
+            built_free(&b);
+            engine_device_close(device);
+        }
+}
+
+/* Not in 8 bits, not without a kernel, and without timing not so small ones. */
+static void not_asked_for(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t features;
+        enum ir_op missing;
+        bool timed;
+        enum precision precision;
+    } rows[] = {
+        {0, IR_OP_NONE, true, PRECISION_F16},
+        {BACKEND_PAIRS, IR_OP_CONV_PAIR, true, PRECISION_F16},
+        {BACKEND_PAIRS, IR_OP_NONE, true, PRECISION_I8},
+        {BACKEND_PAIRS, IR_OP_NONE, false, PRECISION_F16},
+    };
+    first_pair = second_pair = 1;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct device *device = mock_simulate();
+        char names[64];
+        mock_add_features(device, rows[i].features);
+        mock_script(device)->cost = cost;
+        mock_script(device)->missing = rows[i].missing;
+        struct built b = build(device, rows[i].timed, true, rows[i].precision);
+        assert_string_equal(pairs_of(&b, names), "");
+        assert_int_equal(b.tuned.timed > 0, rows[i].timed);
+        built_free(&b);
+        engine_device_close(device);
+    }
+}
+
+/* The kernel has short types alone: a sum that needs others is two convolutions again. */
+static void held_back_apart(void **state)
+{
+    (void)state;
+    struct device *device = mock_simulate();
+    char names[64];
+    mock_add_features(device, BACKEND_PAIRS);
+    mock_script(device)->cost = cost;
+    first_pair = second_pair = 500;
+    disliked = IR_OP_CONV_PAIR;
+    struct built b = build(device, true, true, PRECISION_F16);
+    assert_string_equal(pairs_of(&b, names), "");
+    built_free(&b);
+    disliked = IR_OP_CONV;
+    b = build(device, true, true, PRECISION_F16);
+    assert_string_equal(pairs_of(&b, names), "a + c;d + f;");
+    built_free(&b);
+    disliked = IR_OP_NONE;
+    engine_device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_where_it_is_faster),
+        cmocka_unit_test(not_asked_for),
+        cmocka_unit_test(held_back_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
