@@ -117,7 +117,8 @@ static void read_places(struct scaled *s)
 {
     const uint64_t align = BACKEND_ALIGN - 1;
     int64_t step = kernel_tile_step(s->variant);
-    int64_t each = s->kind == HOPPER ? kernel_tile_depth(&s->tile, step) : s->runs.packed;
+    int64_t each =
+        s->kind == HOPPER ? kernel_tile_depth(&s->tile.image, s->tile.depth, step) : s->runs.packed;
     int64_t filters = s->kind == HOPPER ? kernel_tile_rows(s->filters) : s->filters;
     if (s->kind == DEPTHWISE) {
         int32_t last = s->window.spatial - 1;
@@ -424,7 +425,8 @@ static int64_t place_of(const struct scaled *s, int64_t filter, int64_t channel,
         int64_t step = kernel_tile_step(s->variant);
         int64_t each =
             s->tile.image.kernel[0] ? kernel_tile_tap_depth(s->of_group, step) : s->of_group;
-        return kernel_tile_row(s->variant, filter) * kernel_tile_depth(&s->tile, step) +
+        return kernel_tile_row(s->variant, filter) *
+                   kernel_tile_depth(&s->tile.image, s->tile.depth, step) +
                tap * each + channel;
     }
     if (s->kind == DEPTHWISE) /* [rows, words, C, 4] */

@@ -3,7 +3,8 @@
  * The first operand of a product on Hopper: rows of a matrix, or the pixels of images as a
  * convolution's window passes over them. A step is a line of depth, 128 or 64 bytes; images have
  * whole steps for each tap, whose last one tensor copies fill up with zeros, as they do what lies
- * outside of the image.
+ * outside of the image. The depth may come from two such sources, one behind the other: only who
+ * loads knows of that.
  */
 #ifndef INFERD_KERNELS_CUDA_HOPPER_WINDOW_CUH
 #define INFERD_KERNELS_CUDA_HOPPER_WINDOW_CUH
@@ -50,6 +51,46 @@ __device__ __forceinline__ void hopper_load_rows(void *to, const CUtensorMap *ma
     tensor_load_images(to, map, barrier, (int)in * of.numbers, at.w, at.h, at.n,
                        (int)s * of.dilation[1], (int)r * of.dilation[0]);
 }
+
+/* The steps of a product's depth: in all, and those of the first source; numbers of weights go with
+ * them. The second one, if there is one, has the rest. */
+struct hopper_depth {
+    int steps, first;
+    struct hopper_window of[2];
+};
+
+/* The maps of the sources and of their weights. */
+struct hopper_maps {
+    CUtensorMap a[2], b[2];
+};
+
+/* Loads the weights of step k, of columns from `column` on. */
+__device__ __forceinline__ void hopper_load_weights(void *to, uint64_t *barrier,
+                                                    const hopper_maps &m, const hopper_depth &deep,
+                                                    int k, int column)
+{
+    int second = k >= deep.first;
+    tensor_load_2d(to, &m.b[second], barrier, (k - second * deep.first) * deep.of[0].numbers,
+                   column);
+}
+
+/* Where the rows of a tile begin in both sources. */
+struct hopper_rows {
+    hopper_place at[2];
+    __device__ __forceinline__ hopper_rows(const hopper_depth &deep, int row)
+        : at{hopper_place(deep.of[0], row), hopper_place(deep.of[1], row)}
+    {
+    }
+    /* Loads the rows of step k. */
+    __device__ __forceinline__ void load(void *to, uint64_t *barrier, const hopper_maps &m,
+                                         const hopper_depth &deep, int k) const
+    {
+        if (k < deep.first)
+            hopper_load_rows(to, &m.a[0], barrier, deep.of[0], at[0], k);
+        else
+            hopper_load_rows(to, &m.a[1], barrier, deep.of[1], at[1], k - deep.first);
+    }
+};
 
 /* --- host --- */
 
@@ -141,6 +182,42 @@ inline cudaError_t hopper_source_open(const struct hopper_source *s, CUtensorMap
     }
     *window = w;
     return hopper_map_images(&t, map);
+}
+
+/* One or two sources, with their weights: packed rows of so many numbers. */
+struct hopper_sources {
+    int n;
+    struct hopper_source a[2];
+    struct hopper_tensor b[2];
+};
+
+inline bool hopper_sources_fit(const struct hopper_sources *s)
+{
+    bool all = true;
+    for (int i = 0; i < s->n; i++)
+        all = all && hopper_source_fits(&s->a[i]) && hopper_tensor_fits(&s->b[i]);
+    return all;
+}
+
+inline struct hopper_depth hopper_sources_depth(const struct hopper_sources *s)
+{
+    struct hopper_depth deep = {};
+    deep.first = (int)hopper_source_steps(&s->a[0]);
+    deep.steps = deep.first + (s->n > 1 ? (int)hopper_source_steps(&s->a[1]) : 0);
+    return deep;
+}
+
+/* The maps and windows of sources that fit. */
+inline cudaError_t hopper_sources_open(const struct hopper_sources *s, struct hopper_maps *m,
+                                       struct hopper_depth *deep)
+{
+    cudaError_t code = cudaSuccess;
+    for (int i = 0; i < s->n && code == cudaSuccess; i++) {
+        code = hopper_source_open(&s->a[i], &m->a[i], &deep->of[i]);
+        if (code == cudaSuccess)
+            code = hopper_map(&s->b[i], &m->b[i]);
+    }
+    return code;
 }
 
 #endif

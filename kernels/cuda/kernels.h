@@ -354,12 +354,21 @@ enum { KERNEL_TILE_PATCH = 13, KERNEL_TILE_VARIANTS = 14, KERNEL_TILE_ROOM = 256
  * x [rows, depth] and residual and y [rows, cols] are dense, I8 or U8 each, x may be images; rows
  * of each are whole 16 bytes. What lies outside of an image is 0. Residual and y are counted from
  * 128 if they are U8: so are bias, low and high. Weights, scale and bias are packed: column c of
- * the weights is row kernel_tile_row(v, c) of [kernel_tile_rows(cols), kernel_tile_depth(p, step)]
- * (a tap has kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale and bias are
- * numbers kernel_tile_number(v, c) of kernel_tile_rows(cols); all else is 0. */
+ * the weights is row kernel_tile_row(v, c) of [kernel_tile_rows(cols), kernel_tile_depth(image,
+ * depth, step)] (a tap has kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale
+ * and bias are numbers kernel_tile_number(v, c) of kernel_tile_rows(cols); all else is 0.
+ *
+ * With a second source sum(x w) is round(ratio[c] sum(x w)) + sum(second.x second.w), where ratio
+ * is packed like scale, and second.x has the type of x. */
 struct kernel_tile {
     int64_t rows, cols, depth;
     struct kernel_images image;
+    struct {
+        int64_t depth; /* 0: there is none */
+        struct kernel_images image;
+        const void *x, *weights;
+        const float *ratio;
+    } second;
     int32_t x_dtype, residual_dtype, y_dtype;
     const void *x, *weights, *residual; /* residual may be NULL */
     const float *scale, *bias;
@@ -380,11 +389,10 @@ static inline int64_t kernel_tile_tap_depth(int64_t channels, int64_t step)
     return (channels + step - 1) / step * step;
 }
 
-static inline int64_t kernel_tile_depth(const struct kernel_tile *p, int64_t step)
+static inline int64_t kernel_tile_depth(const struct kernel_images *i, int64_t depth, int64_t step)
 {
-    const struct kernel_images *i = &p->image;
     return i->kernel[0] ? kernel_tile_tap_depth(i->channels, step) * i->kernel[0] * i->kernel[1]
-                        : (p->depth + 15) / 16 * 16;
+                        : (depth + 15) / 16 * 16;
 }
 
 /* Columns whose results lie side by side in a line of shared memory, 128 or 64. A quarter of them

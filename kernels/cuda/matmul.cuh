@@ -14,8 +14,6 @@
  * (kernel_matmul_packed_row) that gives a thread 8 neighbouring columns of a row, 16 bytes, and the
  * four threads of a row 64 bytes. So there are no stages for results, no waiting for them, and
  * edges are only conditions; memory beyond an edge is read as 0 by tensor copies.
- *
- * The depth may come from two sources, one behind the other: only who loads knows of that.
  */
 #ifndef INFERD_KERNELS_CUDA_MATMUL_CUH
 #define INFERD_KERNELS_CUDA_MATMUL_CUH
@@ -37,18 +35,12 @@ constexpr int TALL = 8; /* tiles, one above the other, that are walked together:
 struct job {
     int rows, cols;
     int m_tiles, n_tiles;
-    int steps, first; /* of depth: in all, and those of the first source */
     float scale, alpha;
     int func; /* enum ir_unary */
     bool late, whole;
     const void *bias, *residual;
     void *y;
-    struct hopper_window window[2]; /* of the sources' rows */
-};
-
-/* The maps of both sources and of their weights. */
-struct maps {
-    CUtensorMap a[2], b[2];
+    struct hopper_depth deep;
 };
 
 template <class T_, int SLABS_, int COLUMNS_, bool APART_, int STAGES_> struct shape {
@@ -95,47 +87,22 @@ struct tile_at {
 
 /* --- the thread that loads --- */
 
-/* Asks for the weights of step k. */
-__device__ __forceinline__ void load_weights(void *to, uint64_t *barrier, const maps &m,
-                                             const job &j, int k, int column)
-{
-    int second = k >= j.first;
-    tensor_load_2d(to, &m.b[second], barrier, (k - second * j.first) * STEP, column);
-}
-
-/* Where the rows of a tile begin in both sources. */
-struct places_of_rows {
-    hopper_place at[2];
-    __device__ __forceinline__ places_of_rows(const job &j, int row)
-        : at{hopper_place(j.window[0], row), hopper_place(j.window[1], row)}
-    {
-    }
-    /* Asks for the rows of step k. */
-    __device__ __forceinline__ void load(void *to, uint64_t *barrier, const maps &m, const job &j,
-                                         int k) const
-    {
-        if (k < j.first)
-            hopper_load_rows(to, &m.a[0], barrier, j.window[0], at[0], k);
-        else
-            hopper_load_rows(to, &m.a[1], barrier, j.window[1], at[1], k - j.first);
-    }
-};
-
 /* The first stages' weights are asked for before the kernel in front has ended. */
 template <class S>
-__device__ __forceinline__ int produce_early(const ring<S> &r, const maps &m, const job &j)
+__device__ __forceinline__ int produce_early(const ring<S> &r, const hopper_maps &m, const job &j)
 {
     tile_at tile(j, (int)blockIdx.x);
-    int early = min(S::STAGES, j.steps);
+    int early = min(S::STAGES, j.deep.steps);
     for (int k = 0; k < early; k++) {
         mbarrier_expect(r.full + k, S::STAGE);
-        load_weights(r.stages + k * S::STAGE + S::A, r.full + k, m, j, k, tile.n * S::COLUMNS);
+        hopper_load_weights(r.stages + k * S::STAGE + S::A, r.full + k, m, j.deep, k,
+                            tile.n * S::COLUMNS);
     }
     return early;
 }
 
 template <class S>
-__device__ __forceinline__ void produce(const ring<S> &r, const maps &m, const job &j)
+__device__ __forceinline__ void produce(const ring<S> &r, const hopper_maps &m, const job &j)
 {
     hopper_turn t = {0, 0};
     int early = produce_early(r, m, j);
@@ -143,17 +110,17 @@ __device__ __forceinline__ void produce(const ring<S> &r, const maps &m, const j
     grid_fence();
     for (int at = (int)blockIdx.x; at < j.m_tiles * j.n_tiles; at += (int)gridDim.x) {
         tile_at tile(j, at);
-        places_of_rows rows(j, tile.m * S::TILE);
-        for (int k = 0; k < j.steps; k++) {
+        hopper_rows rows(j.deep, tile.m * S::TILE);
+        for (int k = 0; k < j.deep.steps; k++) {
             unsigned char *to = r.stages + t.at * S::STAGE;
             if (early > 0) {
                 early--;
             } else {
                 mbarrier_wait(r.empty + t.at, t.parity ^ 1);
                 mbarrier_expect(r.full + t.at, S::STAGE);
-                load_weights(to + S::A, r.full + t.at, m, j, k, tile.n * S::COLUMNS);
+                hopper_load_weights(to + S::A, r.full + t.at, m, j.deep, k, tile.n * S::COLUMNS);
             }
-            rows.load(to, r.full + t.at, m, j, k);
+            rows.load(to, r.full + t.at, m, j.deep, k);
             t.next(S::STAGES);
         }
     }
@@ -371,7 +338,7 @@ template <class S> struct consumer {
             mine ^= 1;
         }
 #pragma unroll 1
-        for (int k = 0; k < j.steps; k++) {
+        for (int k = 0; k < j.deep.steps; k++) {
             mbarrier_wait(r.full + t.at, t.parity);
             step(sum, k > 0);
             if (k > 0) {
@@ -413,7 +380,7 @@ template <class S> struct consumer {
         int row = thread / 32 * 16 + thread % 32 / 4 + (S::APART ? 0 : group * S::ROWS);
         for (int at = (int)blockIdx.x; at < j.m_tiles * j.n_tiles; at += (int)gridDim.x, turn++) {
             if (S::APART && turn % CONSUMERS != group) {
-                skip(j.steps);
+                skip(j.deep.steps);
                 continue;
             }
             float sum[S::SLABS][S::COLUMNS / 2];
@@ -429,7 +396,7 @@ template <class S> struct consumer {
 
 template <class S>
 __global__ void __launch_bounds__(THREADS, 1)
-    kernel(const __grid_constant__ maps m, const __grid_constant__ job j)
+    kernel(const __grid_constant__ hopper_maps m, const __grid_constant__ job j)
 {
     KERNEL_SHARED(unsigned char, raw);
     ring<S> r(raw);
@@ -469,9 +436,6 @@ inline struct job job_of(const struct kernel_matmul &p, int tile, int columns)
     j.cols = (int)p.cols;
     j.m_tiles = (j.rows + tile - 1) / tile;
     j.n_tiles = (j.cols + columns - 1) / columns;
-    j.first = (int)kernel_ceil_div(kernel_matmul_packed_depth(&p.image, p.depth), STEP);
-    j.steps = j.first + (int)kernel_ceil_div(
-                            kernel_matmul_packed_depth(&p.second.image, p.second.depth), STEP);
     j.scale = p.scale;
     j.alpha = p.alpha;
     j.func = p.func;
@@ -485,41 +449,23 @@ inline struct job job_of(const struct kernel_matmul &p, int tile, int columns)
 }
 
 /* Where the sources and their weights lie, and boxes of so many of their rows. */
-struct operands_at {
-    int n; /* sources */
-    struct hopper_source a[2];
-    struct hopper_tensor b[2];
-    operands_at(const struct kernel_matmul &p, int dtype, int tall, int columns)
-        : n(p.second.depth ? 2 : 1), a{{p.a, dtype, p.rows, p.depth, &p.image, tall, LINE},
-                                       {p.second.a, dtype, p.rows, p.second.depth, &p.second.image,
-                                        tall, LINE}},
-          b()
-    {
-        const void *weights[2] = {p.b, p.second.b};
-        for (int i = 0; i < n; i++) {
-            int64_t deep = kernel_matmul_packed_depth(a[i].image, a[i].depth);
-            b[i] = hopper_matrix(weights[i], dtype, a[i].image->kernel[0] ? deep : a[i].depth, deep,
-                                 kernel_matmul_packed_rows(p.cols), columns, LINE);
-        }
+inline struct hopper_sources sources_of(const struct kernel_matmul &p, int dtype, int tall,
+                                        int columns)
+{
+    const void *weights[2] = {p.b, p.second.b};
+    struct hopper_sources s = {
+        p.second.depth ? 2 : 1,
+        {{p.a, dtype, p.rows, p.depth, &p.image, tall, LINE},
+         {p.second.a, dtype, p.rows, p.second.depth, &p.second.image, tall, LINE}},
+        {}};
+    for (int i = 0; i < s.n; i++) {
+        int64_t deep = kernel_matmul_packed_depth(s.a[i].image, s.a[i].depth);
+        s.b[i] =
+            hopper_matrix(weights[i], dtype, hopper_source_is_images(&s.a[i]) ? deep : s.a[i].depth,
+                          deep, kernel_matmul_packed_rows(p.cols), columns, LINE);
     }
-    bool fit(void) const
-    {
-        bool all = true;
-        for (int i = 0; i < n; i++)
-            all = all && hopper_source_fits(&a[i]) && hopper_tensor_fits(&b[i]);
-        return all;
-    }
-    cudaError_t open(struct maps *m, struct hopper_window (&window)[2]) const
-    {
-        cudaError_t code = cudaSuccess;
-        for (int i = 0; i < n && code == cudaSuccess; i++) {
-            code = hopper_source_open(&a[i], &m->a[i], &window[i]);
-            if (code == cudaSuccess)
-                code = hopper_map(&b[i], &m->b[i]);
-        }
-        return code;
-    }
-};
+    return s;
+}
 
 /* Numbers that the kernel counts in. */
 inline bool counts(const struct kernel_matmul &p, int tile, int columns)
@@ -539,14 +485,15 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_matmul
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
     if (!counts(p, S::TILE, S::COLUMNS))
         return cudaErrorNotSupported;
-    operands_at at(p, dtype, S::TILE, S::COLUMNS);
-    if (!at.fit())
+    struct hopper_sources from = sources_of(p, dtype, S::TILE, S::COLUMNS);
+    if (!hopper_sources_fit(&from))
         return cudaErrorNotSupported;
     if (call->dry)
         return cudaSuccess;
-    struct maps m = {};
+    struct hopper_maps m = {};
     struct job j = job_of(p, S::TILE, S::COLUMNS);
-    cudaError_t code = at.open(&m, j.window);
+    j.deep = hopper_sources_depth(&from);
+    cudaError_t code = hopper_sources_open(&from, &m, &j.deep);
     if (code != cudaSuccess)
         return code;
     return hopper_launch(kernel<S>, (unsigned)min(multiprocessors, j.m_tiles * j.n_tiles), 1,

@@ -70,37 +70,37 @@ struct split_place {
 
 /* The first stages' weights are asked for before the kernel in front has ended. */
 template <class S>
-__device__ __forceinline__ int split_load_early(const split_ring<S> &r, const maps &m,
+__device__ __forceinline__ int split_load_early(const split_ring<S> &r, const hopper_maps &m,
                                                 const split_job &j, const split_place &at)
 {
     int early = 0;
-    for (int k = at.rank; k < j.job.steps && early < S::STAGES; k += j.blocks, early++) {
+    for (int k = at.rank; k < j.job.deep.steps && early < S::STAGES; k += j.blocks, early++) {
         mbarrier_expect(r.full + early, (uint32_t)(j.tall * LINE + S::B));
-        load_weights(r.stages + early * S::STAGE + S::A, r.full + early, m, j.job, k,
-                     at.tile.n * S::COLUMNS);
+        hopper_load_weights(r.stages + early * S::STAGE + S::A, r.full + early, m, j.job.deep, k,
+                            at.tile.n * S::COLUMNS);
     }
     return early;
 }
 
 template <class S>
-__device__ __forceinline__ void split_load(const split_ring<S> &r, const maps &m,
+__device__ __forceinline__ void split_load(const split_ring<S> &r, const hopper_maps &m,
                                            const split_job &j, const split_place &at)
 {
     hopper_turn t = {0, 0};
     int early = split_load_early(r, m, j, at);
     grid_wait();
     grid_fence();
-    places_of_rows rows(j.job, at.tile.m * SLAB);
-    for (int k = at.rank; k < j.job.steps; k += j.blocks) {
+    hopper_rows rows(j.job.deep, at.tile.m * SLAB);
+    for (int k = at.rank; k < j.job.deep.steps; k += j.blocks) {
         unsigned char *to = r.stages + t.at * S::STAGE;
         if (early > 0) {
             early--;
         } else {
             mbarrier_wait(r.empty + t.at, t.parity ^ 1);
             mbarrier_expect(r.full + t.at, (uint32_t)(j.tall * LINE + S::B));
-            load_weights(to + S::A, r.full + t.at, m, j.job, k, at.tile.n * S::COLUMNS);
+            hopper_load_weights(to + S::A, r.full + t.at, m, j.job.deep, k, at.tile.n * S::COLUMNS);
         }
-        rows.load(to, r.full + t.at, m, j.job, k);
+        rows.load(to, r.full + t.at, m, j.job.deep, k);
         t.next(S::STAGES);
     }
 }
@@ -113,7 +113,7 @@ __device__ __forceinline__ void split_multiply(const split_ring<S> &r, const spl
     hopper_turn t = {0, 0};
     int before = -1;
 #pragma unroll 1
-    for (int k = rank; k < j.job.steps; k += j.blocks) {
+    for (int k = rank; k < j.job.deep.steps; k += j.blocks) {
         mbarrier_wait(r.full + t.at, t.parity);
         uint32_t a = shared_address(r.stages + t.at * S::STAGE), b = a + S::A;
         wgmma_hold(sum);
@@ -221,7 +221,7 @@ __device__ __forceinline__ void split_finish(const split_ring<S> &r, const split
 /* A block to which nothing is sent may end when it has sent; the others wait for all parts. */
 template <class S>
 __global__ void __launch_bounds__(SPLIT_THREADS, 2)
-    split_kernel(const __grid_constant__ maps m, const __grid_constant__ split_job j)
+    split_kernel(const __grid_constant__ hopper_maps m, const __grid_constant__ split_job j)
 {
     KERNEL_SHARED(unsigned char, raw);
     split_ring<S> r(raw);
@@ -263,14 +263,17 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_mat
     if (!counts(p, SLAB, S::COLUMNS))
         return cudaErrorNotSupported;
     struct split_job j = {job_of(p, SLAB, S::COLUMNS), BLOCKS, (int)min(p.rows, (int64_t)SLAB)};
-    operands_at from(p, dtype, j.tall, S::COLUMNS);
-    if (j.job.steps < BLOCKS || !from.fit() ||
+    struct hopper_sources from = sources_of(p, dtype, j.tall, S::COLUMNS);
+    if (!hopper_sources_fit(&from))
+        return cudaErrorNotSupported;
+    j.job.deep = hopper_sources_depth(&from);
+    if (j.job.deep.steps < BLOCKS ||
         (int64_t)j.job.m_tiles * j.job.n_tiles * BLOCKS > (int64_t)waves * 2 * multiprocessors)
         return cudaErrorNotSupported;
     if (call->dry)
         return cudaSuccess;
-    struct maps m = {};
-    cudaError_t code = from.open(&m, j.job.window);
+    struct hopper_maps m = {};
+    cudaError_t code = hopper_sources_open(&from, &m, &j.job.deep);
     if (code != cudaSuccess)
         return code;
     return hopper_launch(split_kernel<S>, (unsigned)(j.job.m_tiles * j.job.n_tiles * BLOCKS),

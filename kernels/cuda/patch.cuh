@@ -515,13 +515,14 @@ cudaError_t launch_bytes(const struct kernel_call *call, const struct kernel_til
 {
     typedef shape<bytes<X>, LINE, STAGES, SLOTS> S;
     job<S> j = {};
-    if (LINE == 128 && p.image.channels <= 64) /* for which shorter lines are there */
+    if (p.second.depth ||
+        (LINE == 128 && p.image.channels <= 64)) /* for which shorter lines are there */
         return cudaErrorNotSupported;
     struct source s = {};
     s.image = &p.image;
     s.rows = p.rows;
     s.cols = p.cols;
-    s.deep = kernel_tile_depth(&p, LINE);
+    s.deep = kernel_tile_depth(&p.image, p.depth, LINE);
     s.filters = kernel_tile_rows(p.cols);
     s.x_dtype = p.x_dtype;
     s.w_dtype = DTYPE_I8;

@@ -20,6 +20,9 @@
  * time lie in different banks.
  *
  * UINT8 is computed as INT8: q - 128 is q with its highest bit turned.
+ *
+ * Sums of two sources count in other units. When all of the first source has been added, sums are
+ * brought to the units of the second one and rounded, and the rest is added to them.
  */
 #ifndef INFERD_KERNELS_CUDA_TILE_CUH
 #define INFERD_KERNELS_CUDA_TILE_CUH
@@ -36,9 +39,9 @@ constexpr int WARPS = HOPPER_WARPGROUP / 32;
 constexpr int FIRST_LOADER = CONSUMERS * WARPS; /* the number of the first warp that loads */
 
 struct job {
-    int m_tiles, n_tiles, steps;
-    struct hopper_window window;
-    const float *scale, *bias;
+    int m_tiles, n_tiles;
+    struct hopper_depth deep;
+    const float *scale, *bias, *ratio; /* ratio: units of the first source in those of the second */
     float residual_step, low, high;
     uint32_t residual_turn, turn; /* the highest bits of four bytes of U8 */
     bool residual, limited;       /* limited: by `high` */
@@ -108,31 +111,40 @@ template <class S> struct walk {
 /* --- threads that load --- */
 
 template <class S>
-__device__ __forceinline__ void load_staying(const room<S> &r, const CUtensorMap *b, const job &j)
+__device__ __forceinline__ void load_staying(const room<S> &r, const hopper_maps &m, const job &j)
 {
     int column = walk<S>(j, 0).column();
-    for (int k = 0; k < j.steps; k++) {
+    for (int k = 0; k < j.deep.steps; k++) {
         mbarrier_expect(r.there + k, S::B);
-        tensor_load_2d(r.weights + k * S::B, b, r.there + k, k * S::LINE, column);
+        hopper_load_weights(r.weights + k * S::B, r.there + k, m, j.deep, k, column);
     }
 }
 
+/* One source after the other: a thread that loads has 40 registers, enough for one place. */
 template <class S>
-__device__ __forceinline__ void load_steps(const room<S> &r, const CUtensorMap *a,
-                                           const CUtensorMap *b, const job &j, int ring)
+__device__ __forceinline__ void load_steps(const room<S> &r, const hopper_maps &m, const job &j,
+                                           int ring)
 {
     hopper_turn t = {0, 0};
     for (walk<S> w(j, ring); w.more(); w.at += w.step) {
-        hopper_place place(j.window, w.row());
-        for (int k = 0; k < j.steps; k++) {
-            int stage = ring * S::STAGES + t.at;
-            unsigned char *to = r.stages + stage * S::STAGE;
-            mbarrier_wait(r.empty + stage, t.parity ^ 1);
-            mbarrier_expect(r.full + stage, S::STAGE);
-            hopper_load_rows(to, a, r.full + stage, j.window, place, k);
-            if (S::SHARES)
-                tensor_load_2d(to + S::A, b, r.full + stage, k * S::LINE, w.column());
-            t.next(S::STAGES);
+        int k = 0;
+#pragma unroll 1
+        for (int source = 0; source < 2; source++) {
+            const hopper_window &of = j.deep.of[source];
+            hopper_place place(of, w.row());
+            int first = k;
+            int end = source ? j.deep.steps : j.deep.first;
+#pragma unroll 1
+            for (; k < end; k++) {
+                int stage = ring * S::STAGES + t.at;
+                unsigned char *to = r.stages + stage * S::STAGE;
+                mbarrier_wait(r.empty + stage, t.parity ^ 1);
+                mbarrier_expect(r.full + stage, S::STAGE);
+                hopper_load_rows(to, &m.a[source], r.full + stage, of, place, k - first);
+                if (S::SHARES)
+                    hopper_load_weights(to + S::A, r.full + stage, m, j.deep, k, w.column());
+                t.next(S::STAGES);
+            }
         }
     }
 }
@@ -314,26 +326,53 @@ template <class S> struct consumer {
         wgmma_hold(sum);
     }
 
+    /* From the first source's units to the second one's. */
+    __device__ __forceinline__ void convert(int32_t (&sum)[S::COLUMNS / 2], int column)
+    {
+        int t4 = (int)threadIdx.x % 4 * 4;
+#pragma unroll
+        for (int q = 0; q < S::COLUMNS / 16; q++) {
+            float4 by = __ldg(reinterpret_cast<const float4 *>(j.ratio + column + q * 16 + t4));
+            const float each[4] = {by.x, by.y, by.z, by.w};
+#pragma unroll
+            for (int i = 0; i < 8; i++) { /* two columns, of rows g and g + 8, and two more */
+                int32_t &one = sum[8 * q + i];
+                one = nearest((float)one * each[i / 4 * 2 + i % 2]);
+            }
+        }
+    }
+
+    /* All products are done. */
+    __device__ __forceinline__ void settle(int32_t (&sum)[S::COLUMNS / 2], int before)
+    {
+        wgmma_wait<0>();
+        wgmma_hold(sum);
+        free_stage(before);
+    }
+
     /* All products of a tile. A stage is free when the products behind it are under way. */
-    __device__ __forceinline__ void multiply(int32_t (&sum)[S::COLUMNS / 2])
+    __device__ __forceinline__ void multiply(int32_t (&sum)[S::COLUMNS / 2], int column)
     {
         int before = -1;
 #pragma unroll 1
-        for (int k = 0; k < j.steps; k++) {
+        for (int k = 0; k < j.deep.steps; k++) {
+            if (k == j.deep.first) {
+                settle(sum, before);
+                convert(sum, column);
+                before = -1;
+            }
             if (!S::SHARES && !again)
                 mbarrier_wait(r.there + k, 0);
             mbarrier_wait(r.full + ring * S::STAGES + t.at, t.parity);
             step(sum, k);
-            if (k > 0) {
+            if (before >= 0) {
                 wgmma_wait<1>();
                 free_stage(before);
             }
             before = t.at;
             t.next(S::STAGES);
         }
-        wgmma_wait<0>();
-        wgmma_hold(sum);
-        free_stage(before);
+        settle(sum, before);
     }
 
     __device__ __forceinline__ void store(const int32_t (&sum)[S::COLUMNS / 2], int row, int column)
@@ -359,7 +398,7 @@ template <class S> struct consumer {
     {
         for (walk<S> w(j, ring); w.more(); w.at += w.step) {
             int32_t sum[S::COLUMNS / 2];
-            multiply(sum);
+            multiply(sum, w.column());
             store(sum, w.row() + (S::SHARES ? group * SLAB : 0), w.column());
         }
         if (leads)
@@ -368,32 +407,31 @@ template <class S> struct consumer {
 };
 
 template <class S>
-__device__ __forceinline__ void load(const room<S> &r, const CUtensorMap *a, const CUtensorMap *b,
-                                     const CUtensorMap *z, const job &j)
+__device__ __forceinline__ void load(const room<S> &r, const hopper_maps &m, const CUtensorMap *z,
+                                     const job &j)
 {
     int loader = (int)threadIdx.x / 32 - FIRST_LOADER;
     if (!S::SHARES && loader == 0)
-        load_staying(r, b, j); /* no kernel writes weights */
+        load_staying(r, m, j); /* no kernel writes weights */
     grid_wait();
     grid_fence();
     if (loader < S::RINGS)
-        load_steps(r, a, b, j, loader);
+        load_steps(r, m, j, loader);
     else if (loader >= CONSUMERS && j.residual)
         load_residual(r, z, j, loader - CONSUMERS);
 }
 
 template <class S>
 __global__ void __launch_bounds__(THREADS, 1)
-    kernel(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
-           const __grid_constant__ CUtensorMap z, const __grid_constant__ CUtensorMap y,
-           const __grid_constant__ job j)
+    kernel(const __grid_constant__ hopper_maps m, const __grid_constant__ CUtensorMap z,
+           const __grid_constant__ CUtensorMap y, const __grid_constant__ job j)
 {
     KERNEL_SHARED(unsigned char, raw);
     room<S> r(raw);
     int group = (int)threadIdx.x / HOPPER_WARPGROUP;
     if (threadIdx.x == 0) {
-        tensor_prefetch(&a);
-        tensor_prefetch(&b);
+        tensor_prefetch(&m.a[0]);
+        tensor_prefetch(&m.b[0]);
         tensor_prefetch(&y);
         for (int i = 0; i < S::RINGS * S::STAGES; i++) {
             mbarrier_init(r.full + i, 1);
@@ -412,7 +450,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (group == CONSUMERS) {
         registers_fewer<40>();
         if (threadIdx.x % 32 == 0)
-            load<S>(r, &a, &b, &z, j);
+            load<S>(r, m, &z, j);
         else
             grid_wait();
     } else {
@@ -424,34 +462,28 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 /* --- launching --- */
 
-/* Where everything lies, as boxes of the shape's rows and columns. */
-template <class S> struct places {
-    struct hopper_source x;
-    struct hopper_tensor weights, residual, y;
-    explicit places(const struct kernel_tile &p)
-        : x({p.x, p.x_dtype, p.rows, p.depth, &p.image, S::TALL, S::LINE})
-    {
-        int64_t deep = kernel_tile_depth(&p, S::LINE);
-        weights = hopper_matrix(p.weights, DTYPE_I8, deep, deep, kernel_tile_rows(p.cols),
-                                S::COLUMNS, S::LINE);
-        residual = y = hopper_matrix(p.y, p.y_dtype, p.cols, p.cols, p.rows, SLAB, S::BOX);
-        residual.data = p.residual ? p.residual : p.y;
+/* Where the sources and their weights lie, as boxes of the shape's rows and columns. */
+template <class S> struct hopper_sources sources_of(const struct kernel_tile &p)
+{
+    const void *weights[2] = {p.weights, p.second.weights};
+    struct hopper_sources s = {
+        p.second.depth ? 2 : 1,
+        {{p.x, p.x_dtype, p.rows, p.depth, &p.image, S::TALL, S::LINE},
+         {p.second.x, p.x_dtype, p.rows, p.second.depth, &p.second.image, S::TALL, S::LINE}},
+        {}};
+    for (int i = 0; i < s.n; i++) {
+        int64_t deep = kernel_tile_depth(s.a[i].image, s.a[i].depth, S::LINE);
+        s.b[i] = hopper_matrix(weights[i], DTYPE_I8, deep, deep, kernel_tile_rows(p.cols),
+                               S::COLUMNS, S::LINE);
     }
-    bool fit(void) const
-    {
-        return hopper_source_fits(&x) && hopper_tensor_fits(&weights) &&
-               hopper_tensor_fits(&residual) && hopper_tensor_fits(&y);
-    }
-    cudaError_t open(CUtensorMap (&map)[4], struct hopper_window *window) const
-    {
-        cudaError_t code = hopper_source_open(&x, &map[0], window);
-        if (code == cudaSuccess)
-            code = hopper_map(&weights, &map[1]);
-        if (code == cudaSuccess)
-            code = hopper_map(&residual, &map[2]);
-        return code == cudaSuccess ? hopper_map(&y, &map[3]) : code;
-    }
-};
+    return s;
+}
+
+/* Results; `data` may be residuals, which lie like them. */
+template <class S> struct hopper_tensor results_of(const struct kernel_tile &p, const void *data)
+{
+    return hopper_matrix(data, p.y_dtype, p.cols, p.cols, p.rows, SLAB, S::BOX);
+}
 
 /* All that happens to sums. */
 inline struct job finish_of(const struct kernel_tile &p)
@@ -459,6 +491,7 @@ inline struct job finish_of(const struct kernel_tile &p)
     struct job j = {};
     j.scale = p.scale;
     j.bias = p.bias;
+    j.ratio = p.second.ratio;
     j.residual = p.residual != nullptr;
     j.residual_step = p.residual_step;
     j.low = p.low;
@@ -469,40 +502,56 @@ inline struct job finish_of(const struct kernel_tile &p)
     return j;
 }
 
-template <class S> struct job job_of(const struct kernel_tile &p, int64_t steps)
+template <class S> struct job job_of(const struct kernel_tile &p, const struct hopper_sources &from)
 {
     struct job j = finish_of(p);
     j.m_tiles = (int)kernel_ceil_div(p.rows, S::TALL);
     j.n_tiles = (int)kernel_ceil_div(p.cols, S::COLUMNS);
-    j.steps = (int)steps;
+    j.deep = hopper_sources_depth(&from);
     return j;
+}
+
+/* Numbers that the kernel counts in. */
+inline bool counts(const struct kernel_tile &p, int line, int columns)
+{
+    const int64_t most = INT32_MAX / 4;
+    return p.cols >= 1 && p.cols <= most && p.second.depth >= 0 &&
+           kernel_tile_depth(&p.image, p.depth, line) <= most &&
+           kernel_tile_depth(&p.second.image, p.second.depth, line) <= most &&
+           kernel_ceil_div(p.rows, SLAB) * kernel_ceil_div(p.cols, columns) <= most;
 }
 
 template <class S>
 cudaError_t launch_of(const struct kernel_call *call, const struct kernel_tile &p)
 {
-    const int64_t most = INT32_MAX / 4;
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
-    if (p.cols < 1 || p.cols > most || kernel_tile_depth(&p, S::LINE) > most)
+    if (!counts(p, S::LINE, S::COLUMNS))
         return cudaErrorNotSupported;
-    places<S> at(p);
-    if (!at.fit() || kernel_ceil_div(p.rows, SLAB) * kernel_ceil_div(p.cols, S::COLUMNS) > most)
+    struct hopper_sources from = sources_of<S>(p);
+    struct hopper_tensor y = results_of<S>(p, p.y);
+    struct hopper_tensor residual = results_of<S>(p, p.residual ? p.residual : p.y);
+    if (!hopper_sources_fit(&from) || !hopper_tensor_fits(&y) || !hopper_tensor_fits(&residual))
         return cudaErrorNotSupported;
-    struct job j = job_of<S>(p, hopper_source_steps(&at.x));
-    if (!S::SHARES && j.steps > S::STAY)
+    struct job j = job_of<S>(p, from);
+    if (!S::SHARES && j.deep.steps > S::STAY)
         return cudaErrorNotSupported;
     if (call->dry)
         return cudaSuccess;
-    CUtensorMap map[4];
-    cudaError_t code = at.open(map, &j.window);
+    struct hopper_maps m = {};
+    CUtensorMap to_y, to_residual;
+    cudaError_t code = hopper_sources_open(&from, &m, &j.deep);
+    if (code == cudaSuccess)
+        code = hopper_map(&residual, &to_residual);
+    if (code == cudaSuccess)
+        code = hopper_map(&y, &to_y);
     if (code != cudaSuccess)
         return code;
     int blocks = S::SHARES ? min(multiprocessors, j.m_tiles * j.n_tiles)
                            : min(max(multiprocessors / j.n_tiles, 1),
                                  (j.m_tiles + CONSUMERS - 1) / CONSUMERS) *
                                  j.n_tiles;
-    return hopper_launch(kernel<S>, (unsigned)blocks, 1, THREADS, S::SHARED, call, map[0], map[1],
-                         map[2], map[3], j);
+    return hopper_launch(kernel<S>, (unsigned)blocks, 1, THREADS, S::SHARED, call, m, to_residual,
+                         to_y, j);
 }
 
 } // namespace tile

@@ -143,7 +143,8 @@ static struct kernel_tile arguments(const struct tile_case *c, const struct data
 static void pack(const struct tile_case *c, struct data *d, int32_t variant, struct kernel_tile *p)
 {
     int64_t step = kernel_tile_step(variant), rows = kernel_tile_rows(c->filters);
-    int64_t deep = kernel_tile_depth(p, step), tap = kernel_tile_tap_depth(c->i.channels, step);
+    int64_t deep = kernel_tile_depth(&p->image, p->depth, step),
+            tap = kernel_tile_tap_depth(c->i.channels, step);
     free(d->packed), free(d->packed_scale), free(d->packed_bias);
     d->packed = room((size_t)(rows * deep));
     d->packed_scale = room((size_t)rows * sizeof(float));
@@ -327,6 +328,116 @@ static void test_patches(void **state)
     }
 }
 
+/* --- two sources --- */
+
+/* The second source's case has only its images, filters and types; its scale is the ratio. */
+struct pair_case {
+    struct tile_case first, second;
+    int taken;
+};
+
+static void want_pair(const struct pair_case *c, struct data *d, const struct data *e)
+{
+    const struct tile_case *f = &c->first;
+    for (int64_t r = 0; r < d->rows; r++)
+        for (int64_t m = 0; m < f->filters; m++) {
+            int64_t at = r * f->filters + m;
+            int z = f->residual == DTYPE_NONE ? 0 : whole(f->residual, d->residual[at]);
+            z -= f->residual == DTYPE_U8 ? 128 : 0;
+            double sum = (double)rintf((float)sum_of(f, d, r, m) * e->scale[m]) +
+                         (double)sum_of(&c->second, e, r, m);
+            double v = sum * (double)d->scale[m] + (double)d->bias[m] + z * (double)residual_step;
+            d->want[at] = fmin(fmax(v, (double)f->low), (double)f->high);
+        }
+}
+
+static void pair_init(const struct pair_case *c, struct data *d, struct data *e)
+{
+    data_init(&c->first, d);
+    data_init(&c->second, e);
+    assert_int_equal(d->rows, e->rows);
+    for (int64_t m = 0; m < c->first.filters; m++)
+        e->scale[m] = 0.125F + (float)array_draw(1000) / 500;
+    want_pair(c, d, e);
+}
+
+static struct kernel_tile pair_pack(const struct pair_case *c, struct data *d, struct data *e,
+                                    int32_t variant)
+{
+    struct kernel_tile p = arguments(&c->first, d), q = arguments(&c->second, e);
+    pack(&c->first, d, variant, &p);
+    pack(&c->second, e, variant, &q);
+    p.second.depth = e->depth;
+    p.second.image = c->second.i;
+    p.second.x = e->x;
+    p.second.weights = q.weights;
+    p.second.ratio = q.scale;
+    return p;
+}
+
+/* Sources of one step and of several, that end within a step, and of every second pixel. */
+static void test_two_sources(void **state)
+{
+    (void)state;
+    static const struct pair_case cases[] = {
+        {{ROWS(140, 64), 256, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
+         {ROWS(140, 48), 256, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
+         10},
+        {{ROWS(700, 144), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 1},
+         {ROWS(700, 208), 144, DTYPE_U8, DTYPE_NONE, DTYPE_U8, 0, 127, 1},
+         8},
+        {{ROWS(45, 528), 80, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
+         {{3, 80, {6, 9}, {3, 5}, {1, 1}, {2, 2}, {1, 1}, {0, 0}},
+          80,
+          DTYPE_I8,
+          DTYPE_NONE,
+          DTYPE_I8,
+          0,
+          127,
+          132},
+         5},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct tile_case *c = &cases[i].first;
+        struct data d, e;
+        int taken = 0;
+        pair_init(&cases[i], &d, &e);
+        for (int32_t v = 1; v <= KERNEL_TILE_VARIANTS; v++) {
+            struct kernel_call call = call_of(c, v), dry = call;
+            struct kernel_tile p = pair_pack(&cases[i], &d, &e, v);
+            int64_t first = 0;
+            dry.dry = true;
+            if (kernel_tile(&dry, &p) != cudaSuccess)
+                continue;
+            memset(d.y, 0x55, (size_t)(d.rows * c->filters));
+            assert_int_equal(kernel_tile(&call, &p), cudaSuccess);
+            if (wrong_ones(c, &d, &first))
+                fail_msg("case %d, variant %d: row %d column %d is %d, not %g", (int)i, (int)v,
+                         (int)(first / c->filters), (int)(first % c->filters),
+                         whole(c->y, d.y[first]), d.want[first]);
+            taken++;
+        }
+        assert_int_equal(taken, cases[i].taken);
+        data_deinit(&d);
+        data_deinit(&e);
+    }
+}
+
+static int run_pair_left_out(const void *user)
+{
+    const struct pair_case *c = user;
+    struct kernel_call call = call_of(&c->first, c->taken);
+    struct data d, e;
+    int64_t first;
+    pair_init(c, &d, &e);
+    struct kernel_tile p = pair_pack(c, &d, &e, c->taken);
+    memset(d.y, 0x55, (size_t)(d.rows * c->first.filters));
+    bool wrong = kernel_tile(&call, &p) == cudaSuccess && wrong_ones(&c->first, &d, &first) > 0;
+    data_deinit(&d);
+    data_deinit(&e);
+    return wrong;
+}
+
 /* --- each instruction that orders is needed --- */
 
 struct left_out {
@@ -369,12 +480,18 @@ static void test_left_out(void **state)
           127,
           1}},
     };
+    /* two sources; in the place of what is taken stands the variant */
+    static const struct pair_case pair = {
+        {ROWS(1300, 256), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 2},
+        {ROWS(1300, 320), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
+        8};
     int faults = 0;
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++) {
         char what[32];
         snprintf(what, sizeof(what), "kernel %d", (int)i);
         faults += left_out_all(what, run_left_out, &kernels[i]);
     }
+    faults += left_out_all("two sources", run_pair_left_out, &pair);
     assert_true(faults >= 20);
     print_message("%d faults found\n", faults);
 }
@@ -414,7 +531,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
         cmocka_unit_test(test_products), cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_patches),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_patches),  cmocka_unit_test(test_two_sources),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
