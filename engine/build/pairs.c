@@ -11,6 +11,9 @@
  * which libraries have kernels that divide the depth. */
 enum { ELEMENTS_UNTIMED = 1 << 20 };
 
+/* Types of 16 bits, as a judge holds them. */
+enum { HALVES = 1 << DTYPE_F16 | 1 << DTYPE_BF16 };
+
 struct trial {
     const struct build_options *options;
     const struct pass_pairs *only; /* NULL: all that the device takes */
@@ -114,7 +117,7 @@ static enum status try_both(const struct ir_graph *graph, struct ir_graph *toget
 
 /* --- the judge --- */
 
-/* Looks on: a node for which the judge rules out the short types has no other ones. */
+/* Looks on: a node for which the judge rules out 16 bits has nothing wider. */
 struct watch {
     const struct tune_judge *judge;
     bool held;
@@ -123,7 +126,7 @@ struct watch {
 static void look_on(struct watch *w, const struct ir_graph *graph, const uint32_t *held)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++)
-        w->held = w->held || (ir_node(graph, i)->op == IR_OP_CONV_PAIR && held[i]);
+        w->held = w->held || (ir_node(graph, i)->op == IR_OP_CONV_PAIR && held[i] & HALVES);
 }
 
 static enum status watch_begin(void *user, const struct ir_graph *graph, uint32_t *held,
@@ -222,9 +225,10 @@ enum status build_tune_pairs(struct ir_graph *graph, const struct build_options 
 {
     struct trial trial = {.options = options, .by_size = true};
     *joined = NULL;
-    /* In 8 bits there is no kernel for both that is worth a trial. */
-    if (!options->device || !(options->device->backend->features & BACKEND_PAIRS) ||
-        precision_is_8bit(options->precision))
+    /* No kernel is for FP8, and whether the one for INT8 takes a sum depends on its scales. */
+    bool guess = tune->no_timing && precision_is_8bit(options->precision);
+    if (!options->device || !(options->device->backend->features & BACKEND_PAIRS) || guess ||
+        options->precision == PRECISION_F8)
         return tune_graph(graph, tune, tuned, err);
     if (tune->no_timing)
         return tune_last(graph, &trial, tune, report, tuned, joined, err);

@@ -77,6 +77,25 @@ void own_window_add_height(struct kernel_window *w)
     w->pad[0] = 0;
 }
 
+void own_pair_images(const struct ir_node *node, const int64_t *x2, const int64_t *y,
+                     struct kernel_images *out)
+{
+    int64_t strides[2] = {ir_attr_at(node, IR_ATTR_STRIDES, 0),
+                          ir_attr_at(node, IR_ATTR_STRIDES, 1)};
+    *out = (struct kernel_images){0};
+    if (strides[0] == 1 && strides[1] == 1)
+        return;
+    *out = (struct kernel_images){
+        .images = x2[0],
+        .channels = x2[1],
+        .in = {x2[2], x2[3]},
+        .out = {y[2], y[3]},
+        .kernel = {1, 1},
+        .stride = {(int32_t)strides[0], (int32_t)strides[1]},
+        .dilation = {1, 1},
+    };
+}
+
 bool own_window_images(const struct kernel_window *window, const int64_t *x, const int64_t *y,
                        struct kernel_images *out)
 {

@@ -55,6 +55,14 @@ void own_window_add_height(struct kernel_window *window);
 bool own_window_images(const struct kernel_window *window, const int64_t *x, const int64_t *y,
                        struct kernel_images *out);
 
+/* The images that the second source of a CONV_PAIR is read as, from dims of x2 and y; none if its
+ * pixels are rows as they lie. */
+void own_pair_images(const struct ir_node *node, const int64_t *x2, const int64_t *y,
+                     struct kernel_images *out);
+
+/* The variants of kernel_tile, by number. */
+extern const char *const own_tile_names[];
+
 /* Whether a stored tactic asks for any input to be packed. */
 bool own_packed(const struct tactic *tactic);
 

@@ -139,18 +139,7 @@ static bool read_pair(const struct ir_graph *graph, const struct ir_node *node, 
     p->k = x[1];
     p->b_elements = (uint64_t)(p->n * p->k);
     op->matmul.second.depth = x2[1];
-    int64_t strides[2] = {ir_attr_at(node, IR_ATTR_STRIDES, 0),
-                          ir_attr_at(node, IR_ATTR_STRIDES, 1)};
-    if (strides[0] > 1 || strides[1] > 1)
-        op->matmul.second.image = (struct kernel_images){
-            .images = out[0],
-            .channels = x2[1],
-            .in = {x2[2], x2[3]},
-            .out = {out[2], out[3]},
-            .kernel = {1, 1},
-            .stride = {(int32_t)strides[0], (int32_t)strides[1]},
-            .dilation = {1, 1},
-        };
+    own_pair_images(node, x2, out, &op->matmul.second.image);
     return lt_steps_read(graph, node, PAIR_BIAS, dtype, exact, p);
 }
 

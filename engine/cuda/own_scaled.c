@@ -32,12 +32,12 @@ enum kind { TILES = 0, DEPTHWISE = 8, HOPPER = 16 };
 static const char *const tile_names[] = {"", "128x128", "128x64", "32x32"};
 static const char *const depthwise_names[] = {"", "depthwise 16 channels", "depthwise 8 channels",
                                               "depthwise 4 channels", "depthwise any window"};
-static const char *const hopper_names[] = {
+const char *const own_tile_names[] = {
     "",          "128x256",   "128x128",   "128x64",    "64x256 k1",
     "64x256 k2", "64x256 k4", "64x128 k2", "64x128 k8", "64x64 k4",
     "64x64 k9",  "64x256 h1", "64x64 h9",  "patch 64",  "patch 128",
 };
-_Static_assert(ARRAY_LEN(hopper_names) == KERNEL_TILE_VARIANTS + 1, "each row of the table");
+_Static_assert(ARRAY_LEN(own_tile_names) == KERNEL_TILE_VARIANTS + 1, "each row of the table");
 
 struct scaled {
     struct kernel_window window;
@@ -311,7 +311,7 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     struct tactic tactic;
     char detail[TACTIC_NAME_MAX];
     snprintf(detail, sizeof(detail), "%s %s%s to %s",
-             s->kind == HOPPER      ? hopper_names[variant]
+             s->kind == HOPPER      ? own_tile_names[variant]
              : s->kind == DEPTHWISE ? depthwise_names[variant]
                                     : tile_names[variant],
              dtype_name(s->from.dtype), layout == to ? "" : " nchw",
@@ -332,7 +332,8 @@ static enum status ask_hopper(const struct ask *ask, const struct ir_graph *grap
 {
     struct scaled s;
     if (!scaled_read(graph, ask->node, dtype, layout, 1, &s) ||
-        !scaled_constants_fit(graph, ask->node, s.biased, s.columns ? 1 : 0, s.filters, DTYPE_I8))
+        !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), s.columns ? 1 : 0,
+                              s.filters, DTYPE_I8))
         return STATUS_OK;
     for (s.variant = 1; s.variant <= KERNEL_TILE_VARIANTS; s.variant++) {
         struct kernel_call call = own_call_dry(ask->device, s.variant);
@@ -350,7 +351,8 @@ static enum status ask_layout(const struct ask *ask, const struct ir_graph *grap
 {
     struct scaled s;
     if (!scaled_read(graph, ask->node, dtype, layout, 0, &s) ||
-        !scaled_constants_fit(graph, ask->node, s.biased, s.columns ? 1 : 0, s.filters, DTYPE_I8))
+        !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), s.columns ? 1 : 0,
+                              s.filters, DTYPE_I8))
         return STATUS_OK;
     bool depthwise = s.kind == DEPTHWISE;
     int32_t most = depthwise ? KERNEL_DEPTHWISE_BYTES_ANY : KERNEL_CONV_BYTES_VARIANTS;
@@ -477,10 +479,12 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
     CLEANUP(scaled_constants_cleanup) struct scaled_constants from = {0};
     bool fit = false;
     if (input != 1 || !reread(graph, node, tactic, &s, &variant) ||
-        !scaled_constants_fit(graph, node, s.biased, s.columns ? 1 : 0, s.filters, DTYPE_I8))
+        !scaled_constants_fit(graph, node, scaled_inputs(s.biased), s.columns ? 1 : 0, s.filters,
+                              DTYPE_I8))
         return cuda_refuse(node, tactic, err);
-    TRY(scaled_constants_read(graph, node, s.biased, (uint64_t)(s.filters * s.of_group * s.taps),
-                              (uint64_t)s.filters, &from, &fit, err));
+    TRY(scaled_constants_read(graph, node, scaled_inputs(s.biased),
+                              (uint64_t)(s.filters * s.of_group * s.taps), (uint64_t)s.filters,
+                              &from, &fit, err));
     if (!fit)
         return cuda_refuse(node, tactic, err);
     memset(to, 0, s.packed);

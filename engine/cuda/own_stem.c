@@ -170,8 +170,8 @@ static enum status ask_layouts(const struct ask *ask, const struct ir_graph *gra
         struct tactic tactic;
         if (!read_stem(graph, ask->node, ask->dtype, layouts[i], &s) || s.bytes != bytes ||
             !takes(ask->device, &s) ||
-            (bytes &&
-             !scaled_constants_fit(graph, ask->node, s.biased, 0, s.stem.filters, DTYPE_I8)))
+            (bytes && !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), 0,
+                                            s.stem.filters, DTYPE_I8)))
             continue;
         fill(graph, ask->node, &s, ask->dtype, &tactic);
         TRY(ask->visit(ask->user, &tactic, err));
@@ -260,9 +260,10 @@ static enum status pack_bytes(const struct stem *s, const struct ir_graph *graph
     CLEANUP(scaled_constants_cleanup) struct scaled_constants from = {0};
     uint64_t n = (uint64_t)(p->filters * p->channels * p->kernel[0] * p->kernel[1]);
     bool fit = false;
-    if (!scaled_constants_fit(graph, node, s->biased, 0, p->filters, DTYPE_I8))
+    if (!scaled_constants_fit(graph, node, scaled_inputs(s->biased), 0, p->filters, DTYPE_I8))
         return cuda_refuse(node, tactic, err);
-    TRY(scaled_constants_read(graph, node, s->biased, n, (uint64_t)p->filters, &from, &fit, err));
+    TRY(scaled_constants_read(graph, node, scaled_inputs(s->biased), n, (uint64_t)p->filters, &from,
+                              &fit, err));
     if (!fit)
         return cuda_refuse(node, tactic, err);
     memset(to, 0, s->packed);

@@ -7,11 +7,12 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 
-bool scaled_constants_fit(const struct ir_graph *graph, const struct ir_node *node, bool biased,
-                          uint32_t axis, int64_t n, enum dtype bytes)
+bool scaled_constants_fit(const struct ir_graph *graph, const struct ir_node *node,
+                          struct scaled_inputs inputs, uint32_t axis, int64_t n, enum dtype bytes)
 {
-    const struct ir_tensor *w = cuda_input(graph, node, 1);
-    const struct ir_tensor *bias = biased ? cuda_input(graph, node, 2) : NULL;
+    const struct ir_tensor *w = cuda_input(graph, node, inputs.weights);
+    const struct ir_tensor *bias =
+        inputs.bias == IR_NONE ? NULL : cuda_input(graph, node, inputs.bias);
     const struct ir_scale *scale = ir_scale(graph, w->range);
     return scale && stored_type(scale) == bytes && !scale->zero_min && !scale->zero_max &&
            (scale->n == 1 || (scale->axis == axis && scale->n == n)) && dtype_is_float(w->dtype) &&
@@ -32,19 +33,20 @@ void scaled_ports(const struct ir_graph *graph, const struct ir_node *node, bool
 }
 
 enum status scaled_constants_read(const struct ir_graph *graph, const struct ir_node *node,
-                                  bool biased, uint64_t n_weights, uint64_t n,
+                                  struct scaled_inputs inputs, uint64_t n_weights, uint64_t n,
                                   struct scaled_constants *out, bool *fit, struct error *err)
 {
     CLEANUP(scaled_constants_cleanup)
     struct scaled_constants made = {
-        .scale = ir_scale(graph, cuda_input(graph, node, 1)->range),
+        .scale = ir_scale(graph, cuda_input(graph, node, inputs.weights)->range),
         .weights = malloc(n_weights * sizeof(*made.weights)),
         .bias = calloc(n, sizeof(*made.bias)),
     };
     if (!made.weights || !made.bias)
         return error_no_memory(err, "the weights of '%s'", node->name);
-    *fit = cuda_constant_f32(cuda_input(graph, node, 1), made.weights, n_weights) &&
-           (!biased || cuda_constant_f32(cuda_input(graph, node, 2), made.bias, n));
+    *fit = cuda_constant_f32(cuda_input(graph, node, inputs.weights), made.weights, n_weights) &&
+           (inputs.bias == IR_NONE ||
+            cuda_constant_f32(cuda_input(graph, node, inputs.bias), made.bias, n));
     *out = made;
     made.weights = made.bias = NULL;
     return STATUS_OK;

@@ -9,11 +9,22 @@
 #include "engine/cuda/cuda.h"
 #include "engine/stored.h"
 
-/* Whether weights (input 1) may be stored as `bytes` without zero points, by one scale or one for
- * each of the n channels along their dimension `axis`; and whether the bias (input 2), if `biased`,
- * is as packing wants it. Asked only before they are packed. */
-bool scaled_constants_fit(const struct ir_graph *graph, const struct ir_node *node, bool biased,
-                          uint32_t axis, int64_t n, enum dtype bytes);
+/* The node's inputs that are meant. Bias: IR_NONE: there is none. */
+struct scaled_inputs {
+    uint32_t weights, bias;
+};
+
+/* Those of a convolution or a product. */
+static inline struct scaled_inputs scaled_inputs(bool biased)
+{
+    return (struct scaled_inputs){1, biased ? 2 : IR_NONE};
+}
+
+/* Whether weights may be stored as `bytes` without zero points, by one scale or one for each of the
+ * n channels along their dimension `axis`; and whether the bias is as packing wants it. Asked only
+ * before they are packed. */
+bool scaled_constants_fit(const struct ir_graph *graph, const struct ir_node *node,
+                          struct scaled_inputs inputs, uint32_t axis, int64_t n, enum dtype bytes);
 
 /* Gives the tactic's ports the scales of the node's tensors; the weights are packed as `bytes`, and
  * so is the bias with them, which keeps its form. */
@@ -28,7 +39,7 @@ struct scaled_constants {
 
 /* False in *fit: they are no such constants. */
 enum status scaled_constants_read(const struct ir_graph *graph, const struct ir_node *node,
-                                  bool biased, uint64_t n_weights, uint64_t n,
+                                  struct scaled_inputs inputs, uint64_t n_weights, uint64_t n,
                                   struct scaled_constants *out, bool *fit, struct error *err);
 void scaled_constants_cleanup(struct scaled_constants *constants);
 

@@ -103,8 +103,13 @@ enum status quant_weights_range(struct ir_graph *g, uint32_t node, enum dtype by
 {
     const struct ir_node *n = ir_node(g, node);
     uint32_t input = 1 - quant_product_data(g, n), id = n->inputs[input];
+    return quant_constant_range(g, id, channel_axis(n, input, ir_tensor(g, id)), bytes, made, err);
+}
+
+enum status quant_constant_range(struct ir_graph *g, uint32_t id, uint32_t axis, enum dtype bytes,
+                                 bool *made, struct error *err)
+{
     const struct ir_tensor *w = ir_tensor(g, id);
-    uint32_t axis = channel_axis(n, input, w);
     size_t channels = axis == IR_NONE ? 1 : (size_t)w->shape.dim[axis];
     if (w->range != IR_NO_SCALE || !channels || channels > UINT32_MAX)
         return STATUS_OK;

@@ -19,4 +19,8 @@ uint32_t quant_product_data(const struct ir_graph *graph, const struct ir_node *
 enum status quant_weights_range(struct ir_graph *graph, uint32_t node, enum dtype bytes, bool *made,
                                 struct error *err);
 
+/* The same of one constant, whose channels lie along a dimension; IR_NONE: it has one for all. */
+enum status quant_constant_range(struct ir_graph *graph, uint32_t constant, uint32_t axis,
+                                 enum dtype bytes, bool *made, struct error *err);
+
 #endif

@@ -243,8 +243,8 @@ bool make_stem_pool(struct ir_graph *g, uint64_t *random)
 bool make_conv_pair(struct ir_graph *g, uint64_t *random)
 {
     int64_t n = between(random, 1, 3), h = between(random, 1, 9), w = between(random, 1, 9);
-    int64_t c = PICK(random, 8, 64, 72, 200), d = PICK(random, 8, 64, 136);
-    int64_t m = PICK(random, 16, 40, 257);
+    int64_t c = PICK(random, 16, 64, 72, 128, 208), d = PICK(random, 16, 64, 144, 136, 80);
+    int64_t m = PICK(random, 16, 48, 64, 257, 272);
     int64_t strides[2] = {between(random, 1, 2), between(random, 1, 3)};
     int64_t rest[2] = {between(random, 0, strides[0] - 1), between(random, 0, strides[1] - 1)};
     uint32_t in[5] = {

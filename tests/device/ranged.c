@@ -87,17 +87,37 @@ static enum status give_any(struct ir_graph *g, uint32_t tensor, float step, uin
     return give(g, tensor, sign ? DTYPE_I8 : DTYPE_U8, step, sign ? zero : zero + 128, err);
 }
 
+/* Rounds the case's own numbers, in its arena. */
+static void round_constant(struct ir_graph *g, uint32_t constant, bool made)
+{
+    struct ir_tensor *w = ir_tensor(g, constant);
+    if (made && w->dtype == DTYPE_F32)
+        ranged_round(ir_scale(g, w->range), &w->shape, (float *)(uintptr_t)w->data);
+}
+
+/* As the two convolutions had it before they became one node. */
+static enum status round_pair(struct ir_graph *g, enum dtype bytes, struct error *err)
+{
+    const struct ir_node *node = ir_node(g, 0);
+    for (uint32_t i = 1; i <= 3; i += 2) {
+        bool made = false;
+        TRY(quant_constant_range(g, node->inputs[i], 0, bytes, &made, err));
+        round_constant(g, node->inputs[i], made);
+    }
+    return STATUS_OK;
+}
+
 static enum status round_weights(struct ir_graph *g, enum dtype bytes, struct error *err)
 {
     const struct ir_node *node = ir_node(g, 0);
     uint32_t data = quant_product_data(g, node);
     bool made = false;
+    if (node->op == IR_OP_CONV_PAIR)
+        return round_pair(g, bytes, err);
     if (data == IR_NONE)
         return STATUS_OK;
     TRY(quant_weights_range(g, 0, bytes, &made, err));
-    struct ir_tensor *w = ir_tensor(g, node->inputs[1 - data]);
-    if (made && w->dtype == DTYPE_F32) /* the case's own numbers, in its arena */
-        ranged_round(ir_scale(g, w->range), &w->shape, (float *)(uintptr_t)w->data);
+    round_constant(g, node->inputs[1 - data], made);
     return STATUS_OK;
 }
 

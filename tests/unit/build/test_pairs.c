@@ -127,7 +127,7 @@ static void each_where_it_is_faster(void **state)
             mock_script(device)->cost = cost;
             first_pair = rows[i].first;
             second_pair = rows[i].second;
-            struct built b = build(device, true, cached, PRECISION_F16);
+            struct built b = build(device, true, cached, cached ? PRECISION_F16 : PRECISION_I8);
             assert_string_equal(pairs_of(&b, names), rows[i].pairs);
             /* the last graph's times come from the cache, but they were measured */
             assert_true(b.tuned.timed > 0);
@@ -140,7 +140,8 @@ static void each_where_it_is_faster(void **state)
         }
 }
 
-/* Not in 8 bits, not without a kernel, and without timing not so small ones. */
+/* Not in FP8, not in INT8 without timing, not without a kernel, and without timing not so small
+ * ones. */
 static void not_asked_for(void **state)
 {
     (void)state;
@@ -152,7 +153,8 @@ static void not_asked_for(void **state)
     } rows[] = {
         {0, IR_OP_NONE, true, PRECISION_F16},
         {BACKEND_PAIRS, IR_OP_CONV_PAIR, true, PRECISION_F16},
-        {BACKEND_PAIRS, IR_OP_NONE, true, PRECISION_I8},
+        {BACKEND_PAIRS, IR_OP_NONE, false, PRECISION_I8},
+        {BACKEND_PAIRS, IR_OP_NONE, true, PRECISION_F8},
         {BACKEND_PAIRS, IR_OP_NONE, false, PRECISION_F16},
     };
     first_pair = second_pair = 1;
