@@ -70,9 +70,14 @@ static enum status make(struct onnx_model *model, const struct settings *s, bool
                         struct ir_graph **out, struct error *err)
 {
     struct pass_context context = {.evaluator = s->import.evaluator, .log = &s->log};
+    static struct pass_pairs pairs;
     context.attention = context.merge = context.picks = context.joins = context.patches = true;
+    context.stems = true;
     enum status status = onnx_import(model, &s->import, out, err);
-    return status || !fused ? status : passes_run(*out, &context, err);
+    if (!status && fused)
+        status = passes_run(*out, &context, err);
+    context.pairs = &pairs; /* as the builder does it, when all others are done */
+    return status || !fused ? status : pass_run(pass_find("fuse_pair"), *out, &context, err);
 }
 
 static void print_ops(const struct ir_graph *g)

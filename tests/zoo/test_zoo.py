@@ -43,7 +43,8 @@ FUSED = [
      "23 nodes: matmul=10 layer_norm=5 reshape=3 transpose=1 concat=1 gather=1 attention=2"),
     ("densenet", convnets.densenet_tiny, 2,
      "18 nodes: conv=6 matmul=2 pool=1 binary=1 reshape=3 transpose=2 concat=3"),
-    ("resnet_tiny", make_zoo.MODELS["resnet_tiny"], 2, None),
+    ("resnet_tiny", make_zoo.MODELS["resnet_tiny"], 2,
+     "19 nodes: conv=11 matmul=1 pool=1 reshape=1 conv_pool=1 conv_pair=4"),
 ]
 # and a part of such a graph's plan
 PLANS = [
