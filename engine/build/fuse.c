@@ -20,10 +20,16 @@ static void find_chains(const struct build_options *options, struct pass_context
         options->precision == PRECISION_F16 || options->precision == PRECISION_BF16;
 }
 
-static enum status note_taken(void *user, const struct tactic *tactic UNUSED,
-                              struct error *err UNUSED)
+struct taking {
+    const struct tune_pins *pins;
+    uint64_t set; /* of pins, for the node */
+    bool taken;
+};
+
+static enum status note_taken(void *user, const struct tactic *tactic, struct error *err UNUSED)
 {
-    *(bool *)user = true;
+    struct taking *t = user;
+    t->taken = t->taken || tune_pins_may(t->pins, t->set, tactic);
     return STATUS_OK;
 }
 
@@ -35,11 +41,11 @@ bool build_device_takes(const struct build_options *options, const struct ir_gra
     enum precision precision =
         precision_floats(tune_pins_precision(options->pins, pins, options->precision), backend);
     struct error unread = {0};
-    bool taken = false;
+    struct taking t = {options->pins, pins, false};
     return tune_pins_backend(options->pins, pins, backend->name) &&
-           backend->candidates(options->device, graph, node, precision, note_taken, &taken,
-                               &unread) == STATUS_OK &&
-           taken;
+           backend->candidates(options->device, graph, node, precision, note_taken, &t, &unread) ==
+               STATUS_OK &&
+           t.taken;
 }
 
 static bool device_takes(void *user, const struct ir_graph *graph, const struct ir_node *node)

@@ -175,6 +175,18 @@ bool tune_pins_allow(const struct tune_pins *pins, uint64_t set, const struct ir
     return true;
 }
 
+bool tune_pins_may(const struct tune_pins *pins, uint64_t set, const struct tactic *tactic)
+{
+    for (uint32_t i = 0; set && i < pins->n; i++) {
+        const struct tune_pin *pin = &pins->list[i];
+        bool excludes = pin->kind == TUNE_PIN_PRECISION && pin->excludes;
+        if (set & BIT(i) && !pin->wishes &&
+            (excludes || (pin->kind != TUNE_PIN_PRECISION && !allows(pin, NULL, tactic))))
+            return false;
+    }
+    return true;
+}
+
 bool tune_pins_wished(const struct tune_pins *pins, uint64_t set, const struct ir_graph *sample,
                       const struct tactic *tactic)
 {

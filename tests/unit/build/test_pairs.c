@@ -6,6 +6,7 @@
 #include "base/compiler.h"
 #include "engine/build/pairs.h"
 #include "engine/engine.h"
+#include "engine/tune/pin.h"
 #include "tests/test.h"
 #include "tests/unit/mock/mock.h"
 #include "tests/unit/passes/parse.h"
@@ -60,6 +61,8 @@ static enum status look(void *user UNUSED, const struct ir_graph *graph UNUSED,
 
 static const struct tune_judge judge = {dislike, look, NULL};
 
+static const struct tune_pins *pins; /* of the next build */
+
 static struct built build(struct device *device, bool timed, bool cached, enum precision precision)
 {
     struct built b = {.graph = graph_parse(network), .report = {.fused = 6}};
@@ -67,11 +70,12 @@ static struct built build(struct device *device, bool timed, bool cached, enum p
     struct error err;
     if (cached)
         assert_int_equal(tune_cache_new(device, &cache, &err), STATUS_OK);
-    const struct build_options options = {.device = device, .precision = precision};
+    const struct build_options options = {.device = device, .precision = precision, .pins = pins};
     const struct tune_options tune = {.device = device,
                                       .precision = precision,
                                       .no_timing = !timed,
                                       .cache = cache,
+                                      .pins = pins,
                                       .judge = &judge};
     if (build_tune_pairs(b.graph, &options, &tune, &b.report, &b.tuned, &b.joined, &err))
         fail_msg("%s", err.text);
@@ -193,12 +197,44 @@ static void held_back_apart(void **state)
     engine_device_close(device);
 }
 
+/* What an operator rules out is not made, and the build goes on. */
+static void pinned_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        struct tune_pin pin;
+        const char *pairs;
+    } rows[] = {
+        {{.layer = "c", .what = "*nothing*", .kind = TUNE_PIN_TACTIC, .excludes = true},
+         "a + c;d + f;"},
+        {{.layer = "c", .what = "mock conv_pair*", .kind = TUNE_PIN_TACTIC, .excludes = true},
+         "d + f;"},
+        {{.layer = "d", .precision = PRECISION_F16, .kind = TUNE_PIN_PRECISION, .excludes = true},
+         "a + c;"},
+    };
+    first_pair = second_pair = 500;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct device *device = mock_simulate();
+        char names[64];
+        struct tune_pins one = {.n = 1, .list = {rows[i].pin}};
+        mock_add_features(device, BACKEND_PAIRS);
+        mock_script(device)->cost = cost;
+        pins = &one;
+        struct built b = build(device, true, true, PRECISION_F16);
+        pins = NULL;
+        assert_string_equal(pairs_of(&b, names), rows[i].pairs);
+        built_free(&b);
+        engine_device_close(device);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_where_it_is_faster),
         cmocka_unit_test(not_asked_for),
         cmocka_unit_test(held_back_apart),
+        cmocka_unit_test(pinned_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
