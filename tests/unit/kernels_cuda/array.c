@@ -101,7 +101,7 @@ void array_store(struct array *array)
     }
 }
 
-void array_poison(struct array *array)
+void array_poison(const struct array *array)
 {
     memset(array->view.data, 0xff, array_count(array) * dtype_size((enum dtype)array->view.dtype));
 }

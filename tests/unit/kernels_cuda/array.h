@@ -27,7 +27,7 @@ const int *array_channels_last(int rank);
 
 /* copies dense to memory; dense is rounded to the type as well */
 void array_store(struct array *array);
-void array_poison(struct array *array);
+void array_poison(const struct array *array);
 /* Checks that memory holds the dense values: within `tolerance`, relative for numbers beyond 1,
  * plus a rounding of a 16-bit type. */
 void array_check(const struct array *array, double tolerance, const char *what);

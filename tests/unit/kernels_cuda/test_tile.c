@@ -423,49 +423,57 @@ static void test_two_sources(void **state)
     }
 }
 
-static int run_pair_left_out(const void *user)
-{
-    const struct pair_case *c = user;
-    struct kernel_call call = call_of(&c->first, c->taken);
-    struct data d, e;
-    int64_t first;
-    pair_init(c, &d, &e);
-    struct kernel_tile p = pair_pack(c, &d, &e, c->taken);
-    memset(d.y, 0x55, (size_t)(d.rows * c->first.filters));
-    bool wrong = kernel_tile(&call, &p) == cudaSuccess && wrong_ones(&c->first, &d, &first) > 0;
-    data_deinit(&d);
-    data_deinit(&e);
-    return wrong;
-}
-
 /* --- each instruction that orders is needed --- */
 
+/* What is run again and again; sums are taken once. */
 struct left_out {
+    const struct tile_case *c;
+    const struct data *d;
+    struct kernel_tile p;
     int32_t variant;
-    struct tile_case c;
 };
 
 static int run_left_out(const void *user)
 {
-    const struct left_out *kernel = user;
-    const struct tile_case *c = &kernel->c;
-    struct data d;
-    struct kernel_call call = call_of(c, kernel->variant);
+    const struct left_out *k = user;
+    struct kernel_call call = call_of(k->c, k->variant);
     int64_t first;
+    memset(k->d->y, 0x55, (size_t)(k->d->rows * k->c->filters));
+    return kernel_tile(&call, &k->p) == cudaSuccess && wrong_ones(k->c, k->d, &first) > 0;
+}
+
+static int left_out_of(const struct tile_case *c, int32_t variant)
+{
+    struct data d;
+    char what[32];
     data_init(c, &d);
-    struct kernel_tile p = arguments(c, &d);
-    pack(c, &d, kernel->variant, &p);
-    memset(d.y, 0x55, (size_t)(d.rows * c->filters));
-    bool wrong = kernel_tile(&call, &p) == cudaSuccess && wrong_ones(c, &d, &first) > 0;
+    struct left_out k = {c, &d, arguments(c, &d), variant};
+    pack(c, &d, variant, &k.p);
+    snprintf(what, sizeof(what), "variant %d", (int)variant);
+    int faults = left_out_all(what, run_left_out, &k);
     data_deinit(&d);
-    return wrong;
+    return faults;
+}
+
+static int left_out_of_pair(const struct pair_case *c, int32_t variant)
+{
+    struct data d, e;
+    pair_init(c, &d, &e);
+    const struct left_out k = {&c->first, &d, pair_pack(c, &d, &e, variant), variant};
+    int faults = left_out_all("two sources", run_left_out, &k);
+    data_deinit(&d);
+    data_deinit(&e);
+    return faults;
 }
 
 /* Leaves out one wait, arrival, fence or commit after the other, of a kernel of each kind. */
 static void test_left_out(void **state)
 {
     (void)state;
-    static const struct left_out kernels[] = {
+    static const struct {
+        int32_t variant;
+        struct tile_case c;
+    } kernels[] = {
         {2, {ROWS(900, 96), 144, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 127, 1}},
         {2, {ROWS(700, 1168), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 1}},
         {7, {ROWS(1300, 256), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 2}},
@@ -480,18 +488,13 @@ static void test_left_out(void **state)
           127,
           1}},
     };
-    /* two sources; in the place of what is taken stands the variant */
     static const struct pair_case pair = {
         {ROWS(1300, 256), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 2},
         {ROWS(1300, 320), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
-        8};
-    int faults = 0;
-    for (size_t i = 0; i < ARRAY_LEN(kernels); i++) {
-        char what[32];
-        snprintf(what, sizeof(what), "kernel %d", (int)i);
-        faults += left_out_all(what, run_left_out, &kernels[i]);
-    }
-    faults += left_out_all("two sources", run_pair_left_out, &pair);
+        0};
+    int faults = left_out_of_pair(&pair, 8);
+    for (size_t i = 0; i < ARRAY_LEN(kernels); i++)
+        faults += left_out_of(&kernels[i].c, kernels[i].variant);
     assert_true(faults >= 20);
     print_message("%d faults found\n", faults);
 }

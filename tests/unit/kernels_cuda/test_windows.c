@@ -260,20 +260,33 @@ static void test_patches(void **state)
     }
 }
 
+/* What is run again and again; sums are taken once. */
+struct left_out {
+    struct kernel_call call;
+    struct kernel_matmul p;
+    struct data d;
+};
+
 static int run_left_out(const void *user)
 {
-    const struct window_case *c = user;
-    struct kernel_call call = {
-        .variant = KERNEL_MATMUL_PATCH, .multiprocessors = c->blocks, .capability = 90};
-    struct data d = data_new(c);
-    struct kernel_matmul p = arguments(c, &d);
-    uint16_t *packed = packed_new(&d.w, &p, KERNEL_MATMUL_PATCH);
-    p.b = packed;
-    array_poison(&d.y);
-    bool wrong = kernel_matmul(&call, &p) == cudaSuccess && !array_f16_is_near(&d.y);
+    const struct left_out *k = user;
+    array_poison(&k->d.y);
+    return kernel_matmul(&k->call, &k->p) == cudaSuccess && !array_f16_is_near(&k->d.y);
+}
+
+static int left_out_of(const struct window_case *c)
+{
+    struct left_out k = {
+        .call = {.variant = KERNEL_MATMUL_PATCH, .multiprocessors = c->blocks, .capability = 90},
+        .d = data_new(c),
+    };
+    k.p = arguments(c, &k.d);
+    uint16_t *packed = packed_new(&k.d.w, &k.p, KERNEL_MATMUL_PATCH);
+    k.p.b = packed;
+    int faults = left_out_all("patches", run_left_out, &k);
     free(packed);
-    data_free(&d);
-    return wrong;
+    data_free(&k.d);
+    return faults;
 }
 
 /* Leaves out one wait, arrival, fence or commit after the other. */
@@ -298,7 +311,7 @@ static void test_left_out(void **state)
     };
     int faults = 0;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        faults += left_out_all("patches", run_left_out, &cases[i]);
+        faults += left_out_of(&cases[i]);
     assert_true(faults >= 10);
     print_message("%d faults found\n", faults);
 }
