@@ -152,18 +152,21 @@ static bool is_in(const struct tune_pin *pin, const struct ir_graph *sample,
     return wanted ? (types & wanted) || !has_f32(sample) : types == 0;
 }
 
+/* What a pin of a backend or of a tactic says. */
+static bool allows_kernel(const struct tune_pin *pin, const struct tactic *tactic)
+{
+    if (pin->kind == TUNE_PIN_BACKEND)
+        return !strcmp(pin->what, tactic->backend) != pin->excludes;
+    return tune_pattern(pin->what, tactic->name, strlen(tactic->name)) != pin->excludes;
+}
+
 static bool allows(const struct tune_pin *pin, const struct ir_graph *sample,
                    const struct tactic *tactic)
 {
-    switch (pin->kind) {
-    case TUNE_PIN_PRECISION:
-        return pin->excludes ? !has_f32(sample) || !is_in(pin, sample, tactic)
-                             : is_in(pin, sample, tactic);
-    case TUNE_PIN_BACKEND:
-        return !strcmp(pin->what, tactic->backend) != pin->excludes;
-    default:
-        return tune_pattern(pin->what, tactic->name, strlen(tactic->name)) != pin->excludes;
-    }
+    if (pin->kind != TUNE_PIN_PRECISION)
+        return allows_kernel(pin, tactic);
+    return pin->excludes ? !has_f32(sample) || !is_in(pin, sample, tactic)
+                         : is_in(pin, sample, tactic);
 }
 
 bool tune_pins_allow(const struct tune_pins *pins, uint64_t set, const struct ir_graph *sample,
@@ -179,9 +182,8 @@ bool tune_pins_may(const struct tune_pins *pins, uint64_t set, const struct tact
 {
     for (uint32_t i = 0; set && i < pins->n; i++) {
         const struct tune_pin *pin = &pins->list[i];
-        bool excludes = pin->kind == TUNE_PIN_PRECISION && pin->excludes;
-        if (set & BIT(i) && !pin->wishes &&
-            (excludes || (pin->kind != TUNE_PIN_PRECISION && !allows(pin, NULL, tactic))))
+        bool may = pin->kind == TUNE_PIN_PRECISION ? !pin->excludes : allows_kernel(pin, tactic);
+        if (set & BIT(i) && !pin->wishes && !may)
             return false;
     }
     return true;
