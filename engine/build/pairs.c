@@ -6,9 +6,9 @@
 #include "base/cleanup.h"
 #include "engine/build/fuse.h"
 
-/* Without timing: numbers of the tensor that is not stored. Its bytes are 4 MiB of traffic then, a
- * microsecond on an H200, and a launch falls away; smaller ones may be one wave of few tiles, for
- * which libraries have kernels that divide the depth. */
+/* Without timing: the least numbers of a tensor that a sum does not store then. To write and to
+ * read so many is 4 MiB of traffic, a microsecond on an H200, and a launch falls away. Smaller sums
+ * may be one wave of few tiles, for which libraries have kernels that divide the depth. */
 enum { ELEMENTS_UNTIMED = 1 << 20 };
 
 /* Types of 16 bits, as a judge holds them. */
@@ -84,6 +84,16 @@ static void keep_faster(const struct ir_graph *together, const struct ir_graph *
     pairs->n = n;
 }
 
+/* Adds what another tuning has cost. */
+static void add_report(struct tune_report *to, const struct tune_report *report)
+{
+    to->timed += report->timed;
+    to->disturbed += report->disturbed;
+    to->from_cache += report->from_cache;
+    to->given_up += report->given_up;
+    tune_effort_add(&to->effort, &report->effort);
+}
+
 /* Tunes a graph whose tactics nobody will run. */
 static enum status tune_trial(struct ir_graph *graph, const struct tune_options *tune,
                               struct tune_report *sum, struct error *err)
@@ -92,11 +102,7 @@ static enum status tune_trial(struct ir_graph *graph, const struct tune_options 
     struct tune_options trial = *tune;
     trial.judge = NULL;
     TRY(tune_graph(graph, &trial, &report, err));
-    sum->timed += report.timed;
-    sum->disturbed += report.disturbed;
-    sum->from_cache += report.from_cache;
-    sum->given_up += report.given_up;
-    tune_effort_add(&sum->effort, &report.effort);
+    add_report(sum, &report);
     return STATUS_OK;
 }
 
@@ -164,17 +170,7 @@ static enum status tune_watched(struct ir_graph *graph, const struct tune_option
 
 /* --- the graph that is kept --- */
 
-/* What the last tuning read from the cache had been timed for the trials. */
-static void add_trials(const struct tune_report *trials, struct tune_report *tuned)
-{
-    tuned->timed += trials->timed;
-    tuned->disturbed += trials->disturbed;
-    tuned->given_up += trials->given_up;
-    tuned->from_cache = trials->from_cache;
-    tune_effort_add(&tuned->effort, &trials->effort);
-}
-
-/* `only`: the pairs that pay. */
+/* Tunes the graph with the pairs that the trial allows. */
 static enum status tune_last(struct ir_graph *graph, struct trial *trial,
                              const struct tune_options *tune, struct build_report *report,
                              struct tune_report *tuned, struct ir_graph **joined, struct error *err)
@@ -215,7 +211,8 @@ static enum status tune_timed(struct ir_graph *graph, const struct build_options
     last.retune = false; /* it was done */
     trial.only = &pairs;
     TRY(tune_last(graph, &trial, &last, report, tuned, joined, err));
-    add_trials(&trials, tuned);
+    tuned->from_cache = 0; /* the trials have put those times there, or have counted them */
+    add_report(tuned, &trials);
     return STATUS_OK;
 }
 

@@ -4,8 +4,9 @@
  * (fuse_pair) where a device has a kernel for that and it takes less time.
  *
  * Both graphs are tuned without the judge, one with all such nodes and one with none. A node that
- * takes longer than its two parts is left out; what is left is tuned once more, with times from the
- * cache, and with the judge. Without timing, sizes decide.
+ * takes longer than its two parts is left out; the graph with the others is tuned once more, with
+ * times from the cache and with the judge. If the judge holds one of them back in FP32, which no
+ * kernel for them has, the graph without any is tuned instead. Without timing, sizes decide.
  */
 #ifndef INFERD_ENGINE_BUILD_PAIRS_H
 #define INFERD_ENGINE_BUILD_PAIRS_H

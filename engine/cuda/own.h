@@ -55,6 +55,9 @@ void own_window_add_height(struct kernel_window *window);
 bool own_window_images(const struct kernel_window *window, const int64_t *x, const int64_t *y,
                        struct kernel_images *out);
 
+/* Inputs of a CONV_PAIR, behind the first source and its weights. */
+enum { PAIR_X2 = 2, PAIR_W2 = 3, PAIR_BIAS = 4 };
+
 /* The images that the second source of a CONV_PAIR is read as, from dims of x2 and y; none if its
  * pixels are rows as they lie. */
 void own_pair_images(const struct ir_node *node, const int64_t *x2, const int64_t *y,

@@ -9,7 +9,7 @@
  * The rows that divide the depth among blocks are always offered; the others only if the
  * environment has INFERD_OWN_MATMUL, since on an H200 cuBLASLt's were quicker wherever they were
  * timed (docs/performance.md). A plan that has them runs without that. The sum of two convolutions
- * (CONV_PAIR), which libraries do not have as one kernel, is offered all rows.
+ * (CONV_PAIR), for which libraries have no kernel, is offered all rows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,9 +43,6 @@ static const struct lt_kind *kind_of(const struct ir_node *node)
 {
     return node->op == IR_OP_MATMUL ? &lt_kind_matmul : &lt_kind_conv;
 }
-
-/* Inputs of CONV_PAIR. */
-enum { PAIR_X = 2, PAIR_W = 3, PAIR_BIAS = 4 };
 
 /* --- steps --- */
 
@@ -127,12 +124,12 @@ static bool read_pair(const struct ir_graph *graph, const struct ir_node *node, 
 {
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     const int64_t *x = cuda_input(graph, node, 0)->shape.dim, *out = y->shape.dim;
-    const int64_t *x2 = cuda_input(graph, node, PAIR_X)->shape.dim;
+    const int64_t *x2 = cuda_input(graph, node, PAIR_X2)->shape.dim;
     *p = (struct lt_product){.alpha = 1, .batch = {.n = 1}, .launches = 1, .axis = 1};
     p->dtype = dtype == DTYPE_NONE ? y->dtype : dtype;
     if (lt_type(y, dtype, exact) != p->dtype ||
         !source_fits(graph, node, 0, dtype, exact, p->dtype) ||
-        !source_fits(graph, node, PAIR_X, dtype, exact, p->dtype) || out[1] == 0)
+        !source_fits(graph, node, PAIR_X2, dtype, exact, p->dtype) || out[1] == 0)
         return false;
     p->m = out[0] * out[2] * out[3];
     p->n = out[1];
@@ -171,7 +168,7 @@ static bool read_matmul(const struct ir_graph *graph, const struct ir_node *node
 static struct kernel_matmul source_of(const struct kernel_matmul *p, uint32_t input)
 {
     struct kernel_matmul one = *p;
-    if (input == PAIR_W) {
+    if (input == PAIR_W2) {
         one.depth = p->second.depth;
         one.image = p->second.image;
     }
@@ -188,7 +185,7 @@ static uint64_t packed_bytes(const struct kernel_matmul *p, uint32_t input)
 
 static bool is_packed(const struct ir_node *node, uint32_t input)
 {
-    return input == 1 || (node->op == IR_OP_CONV_PAIR && input == PAIR_W);
+    return input == 1 || (node->op == IR_OP_CONV_PAIR && input == PAIR_W2);
 }
 
 static void fill(const struct ir_graph *graph, const struct ir_node *node,
@@ -204,7 +201,7 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node,
     for (uint32_t i = 1; i < tactic->n_in; i++) {
         const struct ir_tensor *t = cuda_input(graph, node, i);
         bool like_y = (t && i >= ir_node_own_inputs(node) && shape_equal(&t->shape, y)) ||
-                      (node->op == IR_OP_CONV_PAIR && i == PAIR_X);
+                      (node->op == IR_OP_CONV_PAIR && i == PAIR_X2);
         tactic->in[i].format.layout = like_y ? kind_of(node)->layout : IR_LAYOUT_PLAIN;
         if (is_packed(node, i))
             tactic_port_pack(&tactic->in[i], packed_bytes(&op->matmul, i));
@@ -333,8 +330,8 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     op->matmul.a = inputs[0];
     op->matmul.b = inputs[1];
     if (op->matmul.second.depth) {
-        op->matmul.second.a = inputs[PAIR_X];
-        op->matmul.second.b = inputs[PAIR_W];
+        op->matmul.second.a = inputs[PAIR_X2];
+        op->matmul.second.b = inputs[PAIR_W2];
     }
     op->matmul.bias = op->bias == IR_NONE ? NULL : inputs[op->bias];
     op->matmul.residual = op->residual == IR_NONE ? NULL : inputs[op->residual];

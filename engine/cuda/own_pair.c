@@ -21,12 +21,12 @@
 #include "engine/cuda/own.h"
 #include "engine/cuda/scaled.h"
 
-enum { X2 = 2, BIAS = 4, SOURCES = 2 }; /* inputs of the node; weights stand behind their source */
+enum { SOURCES = 2 };
 
-/* A unit of the second source is at most this part of a step of y, and at least that of the first
- * source's. So sums stay below `sum_max`. */
-static const double felt = 1.0 / 32, smallest = 1.0 / 64;
-static const double sum_max = 1 << 30, product_max = 127.0 * 255;
+/* A unit of the second source may be this part of a step of y at most, */
+static const double felt = 1.0 / 32;
+/* and has to be this part of the first source's unit at least. Both sums have a bound as well. */
+static const double smallest = 1.0 / 64, sum_max = 1 << 30, product_max = 127.0 * 255;
 
 struct pair {
     struct kernel_tile tile;
@@ -44,28 +44,16 @@ struct pair_op {
 
 /* --- from a node --- */
 
-static bool is_byte(enum dtype dtype)
-{
-    return dtype == DTYPE_I8 || dtype == DTYPE_U8;
-}
-
-/* A real number in steps of y, as the kernel counts them. */
-static float in_steps(const struct pair *p, double v)
-{
-    return (float)(v / (double)p->to.step) +
-           (float)(p->to.zero - (p->to.dtype == DTYPE_U8 ? 128 : 0));
-}
-
 static bool read_stored(const struct ir_graph *graph, const struct ir_node *node, struct pair *p)
 {
     if (!stored_read(graph, node->inputs[0], &p->from[0]) ||
-        !stored_read(graph, node->inputs[X2], &p->from[1]) ||
+        !stored_read(graph, node->inputs[PAIR_X2], &p->from[1]) ||
         !stored_read(graph, node->outputs[0], &p->to))
         return false;
     p->tile.x_dtype = (int32_t)p->from[0].dtype;
     p->tile.y_dtype = (int32_t)p->to.dtype;
-    return is_byte(p->from[0].dtype) && p->from[1].dtype == p->from[0].dtype &&
-           is_byte(p->to.dtype) && p->to.step > 0;
+    return scaled_is_byte(p->from[0].dtype) && p->from[1].dtype == p->from[0].dtype &&
+           scaled_is_byte(p->to.dtype) && p->to.step > 0;
 }
 
 static bool read_limits(const struct ir_node *node, struct pair *p)
@@ -73,21 +61,15 @@ static bool read_limits(const struct ir_node *node, struct pair *p)
     const struct ir_epilogue *step = node->epilogue;
     p->tile.low = -128;
     p->tile.high = 127;
-    if (node->n_epilogue == 0)
-        return true;
-    if (node->n_epilogue > 1 || step->kind != IR_EPILOGUE_UNARY ||
-        (step->func != IR_UNARY_RELU && step->func != IR_UNARY_CLIP))
-        return false;
-    bool relu = step->func == IR_UNARY_RELU;
-    p->tile.low = fmaxf(-128, in_steps(p, relu ? 0 : (double)step->alpha));
-    p->tile.high = relu ? 127 : fminf(127, in_steps(p, (double)step->beta));
-    return true;
+    return node->n_epilogue == 0 || (node->n_epilogue == 1 && step->kind == IR_EPILOGUE_UNARY &&
+                                     scaled_limits(&p->to, step->func, step->alpha, step->beta,
+                                                   &p->tile.low, &p->tile.high));
 }
 
 static void read_sizes(const struct ir_graph *graph, const struct ir_node *node, struct pair *p)
 {
     const int64_t *y = ir_tensor(graph, node->outputs[0])->shape.dim;
-    const int64_t *x2 = cuda_input(graph, node, X2)->shape.dim;
+    const int64_t *x2 = cuda_input(graph, node, PAIR_X2)->shape.dim;
     p->tile.rows = y[0] * y[2] * y[3];
     p->tile.cols = y[1];
     p->tile.depth = cuda_input(graph, node, 0)->shape.dim[1];
@@ -97,10 +79,10 @@ static void read_sizes(const struct ir_graph *graph, const struct ir_node *node,
 
 static bool read_pair(const struct ir_graph *graph, const struct ir_node *node, struct pair *out)
 {
-    struct pair p = {.biased =
-                         ir_node_own_inputs(node) > BIAS && cuda_input(graph, node, BIAS) != NULL};
+    struct pair p = {.biased = ir_node_own_inputs(node) > PAIR_BIAS &&
+                               cuda_input(graph, node, PAIR_BIAS) != NULL};
     if (node->op != IR_OP_CONV_PAIR || !ir_tensor_is_constant(cuda_input(graph, node, 1)) ||
-        !ir_tensor_is_constant(cuda_input(graph, node, X2 + 1)) || !read_stored(graph, node, &p) ||
+        !ir_tensor_is_constant(cuda_input(graph, node, PAIR_W2)) || !read_stored(graph, node, &p) ||
         !read_limits(node, &p))
         return false;
     read_sizes(graph, node, &p);
@@ -129,7 +111,7 @@ static uint64_t packed_bytes(const struct pair *p, int source)
 
 static struct scaled_inputs inputs_of(const struct pair *p, int source)
 {
-    return (struct scaled_inputs){source ? X2 + 1 : 1, !source && p->biased ? BIAS : IR_NONE};
+    return (struct scaled_inputs){source ? PAIR_W2 : 1, !source && p->biased ? PAIR_BIAS : IR_NONE};
 }
 
 /* The units of a channel's sums; false: rounding to the second one would be felt. */
@@ -172,7 +154,7 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node, const
                 IR_LAYOUT_CHANNELS_LAST, detail);
     stored_set_scales(tactic, graph, node);
     for (uint32_t i = 1; i < tactic->n_in; i++)
-        tactic->in[i].format.layout = i == X2 ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN;
+        tactic->in[i].format.layout = i == PAIR_X2 ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN;
     for (int i = 0; i < SOURCES; i++) {
         uint32_t input = inputs_of(p, i).weights;
         tactic->in[input].format =
@@ -180,7 +162,8 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node, const
         tactic_port_pack(&tactic->in[input], packed_bytes(p, i));
     }
     if (p->biased) /* packing reads it as it is */
-        tactic->in[BIAS].format = (struct ir_format){.dtype = cuda_input(graph, node, BIAS)->dtype};
+        tactic->in[PAIR_BIAS].format =
+            (struct ir_format){.dtype = cuda_input(graph, node, PAIR_BIAS)->dtype};
 }
 
 struct ask {
@@ -279,7 +262,7 @@ static void pack_channel(const struct packing *k, int source, int64_t c, char *t
         return;
     }
     numbers[at] = (float)(unit[1] / (double)p->to.step);
-    numbers[at + (int64_t)(p->vector / sizeof(float))] = in_steps(p, bias);
+    numbers[at + (int64_t)(p->vector / sizeof(float))] = scaled_in_steps(&p->to, (float)bias);
 }
 
 static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
@@ -289,7 +272,7 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
     CLEANUP(scaled_constants_cleanup) struct scaled_constants first = {0}, second = {0};
     struct pair p;
     bool fit = false;
-    if ((input != 1 && input != X2 + 1) || !reread(graph, node, tactic, &p) ||
+    if ((input != 1 && input != PAIR_W2) || !reread(graph, node, tactic, &p) ||
         !constants_fit(graph, node, &p))
         return cuda_refuse(node, tactic, err);
     uint64_t n = (uint64_t)p.tile.cols;
@@ -327,13 +310,13 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     const struct pair *made = &op->made;
     struct kernel_call call = own_call(stream, op->variant);
     struct kernel_tile t = made->tile;
-    const char *first = inputs[1], *second = inputs[X2 + 1];
+    const char *first = inputs[1], *second = inputs[PAIR_W2];
     t.x = inputs[0];
     t.y = outputs[0];
     t.weights = first;
     t.scale = (const void *)(first + made->weights[0]);
     t.bias = (const void *)(first + made->weights[0] + made->vector);
-    t.second.x = inputs[X2];
+    t.second.x = inputs[PAIR_X2];
     t.second.weights = second;
     t.second.ratio = (const void *)(second + made->weights[1]);
     cudaError_t code = kernel_tile(&call, &t);

@@ -132,20 +132,9 @@ static void read_places(struct scaled *s)
 
 /* --- Hopper's kernels --- */
 
-static bool is_byte(int32_t dtype)
-{
-    return dtype == DTYPE_I8 || dtype == DTYPE_U8;
-}
-
-/* A real number in steps of y, as the kernel counts them. */
-static float in_steps(const struct scaled *s, float v)
-{
-    return v / s->to.step + (float)(s->to.zero - (s->to.dtype == DTYPE_U8 ? 128 : 0));
-}
-
 static bool read_residual(const struct kernel_view *z, uint32_t step, struct scaled *s)
 {
-    if (s->residual != IR_NONE || !is_byte(z->dtype) || !(z->step > 0))
+    if (s->residual != IR_NONE || !scaled_is_byte(z->dtype) || !(z->step > 0))
         return false;
     for (int32_t d = 0; d < s->y.rank; d++)
         if (s->y.dim[d] != 1 && z->stride[d] != s->y.stride[d])
@@ -165,15 +154,13 @@ static bool read_steps(struct scaled *s)
     s->tile.high = 127;
     for (int32_t i = 0; i < s->epilogue.n; i++) {
         const struct kernel_step *step = &s->epilogue.step[i];
-        bool last = i + 1 == s->epilogue.n, relu = step->func == IR_UNARY_RELU;
         if (step->binary) {
             if (step->func != IR_BINARY_ADD || !read_residual(&step->operand, (uint32_t)i, s))
                 return false;
-        } else if (!last || (!relu && step->func != IR_UNARY_CLIP)) {
+        } else if (i + 1 < s->epilogue.n ||
+                   !scaled_limits(&s->to, (uint32_t)step->func, step->alpha, step->beta,
+                                  &s->tile.low, &s->tile.high)) {
             return false;
-        } else {
-            s->tile.low = fmaxf(-128, in_steps(s, relu ? 0 : step->alpha));
-            s->tile.high = relu ? 127 : fminf(127, in_steps(s, step->beta));
         }
     }
     return true;
@@ -212,7 +199,7 @@ static bool read_hopper(const struct ir_node *node, struct scaled *s)
     s->kind = HOPPER;
     s->tile.x_dtype = s->x.dtype;
     s->tile.y_dtype = s->y.dtype;
-    return s->groups == 1 && s->to.step > 0 && is_byte(s->y.dtype) && read_steps(s) &&
+    return s->groups == 1 && s->to.step > 0 && scaled_is_byte(s->y.dtype) && read_steps(s) &&
            read_rows(node, s);
 }
 
@@ -464,7 +451,7 @@ static void pack_filter(const struct scaled *s, const struct scaled_constants *f
     if (s->kind == HOPPER) {
         at = kernel_tile_number(s->variant, filter);
         one /= (double)s->to.step;
-        bias = (double)in_steps(s, (float)bias) - (double)s->residual_zero;
+        bias = (double)scaled_in_steps(&s->to, (float)bias) - (double)s->residual_zero;
     }
     ((float *)(void *)(to + s->scale_at))[at] = (float)one;
     ((float *)(void *)(to + s->bias_at))[at] = (float)bias;

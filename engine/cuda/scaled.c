@@ -7,6 +7,22 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 
+float scaled_in_steps(const struct stored *to, float v)
+{
+    return v / to->step + (float)(to->zero - (to->dtype == DTYPE_U8 ? 128 : 0));
+}
+
+bool scaled_limits(const struct stored *to, uint32_t func, float alpha, float beta, float *low,
+                   float *high)
+{
+    bool relu = func == IR_UNARY_RELU;
+    if (!relu && func != IR_UNARY_CLIP)
+        return false;
+    *low = fmaxf(-128, scaled_in_steps(to, relu ? 0 : alpha));
+    *high = relu ? 127 : fminf(127, scaled_in_steps(to, beta));
+    return true;
+}
+
 bool scaled_constants_fit(const struct ir_graph *graph, const struct ir_node *node,
                           struct scaled_inputs inputs, uint32_t axis, int64_t n, enum dtype bytes)
 {

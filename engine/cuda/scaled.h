@@ -20,6 +20,17 @@ static inline struct scaled_inputs scaled_inputs(bool biased)
     return (struct scaled_inputs){1, biased ? 2 : IR_NONE};
 }
 
+static inline bool scaled_is_byte(int32_t dtype)
+{
+    return dtype == DTYPE_I8 || dtype == DTYPE_U8;
+}
+
+/* A real number in steps of `to`, as kernel_tile counts them. */
+float scaled_in_steps(const struct stored *to, float v);
+/* The limits that an activation is in these steps; false: it is none. */
+bool scaled_limits(const struct stored *to, uint32_t func, float alpha, float beta, float *low,
+                   float *high);
+
 /* Whether weights may be stored as `bytes` without zero points, by one scale or one for each of the
  * n channels along their dimension `axis`; and whether the bias is as packing wants it. Asked only
  * before they are packed. */

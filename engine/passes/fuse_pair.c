@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A residual block that changes its channels ends with the sum of two convolutions by windows of
- * one place: the block's last one, and the one that brings its input to the same shape. Both become
- * one node, whose largest input is no longer the other one's output:
+ * one place: the block's last one, and the one that brings the block's input to the same shape.
+ * Both become one node:
  *
  *   y = f(conv(x2, w2, b2) + conv(x, w, b))   becomes   y = f(conv_pair(x, w, x2, w2, b + b2))
  *
- * One of the two, x, is read pixel by pixel; the other may be read at steps, and either may be the
- * node that fuse_sum has given the sum to. A backend must have a kernel of its own for it, and
- * whether that is faster than both depends on sizes. So the pass runs only for who asks for it
- * (pass_context.pairs, engine/build/pairs.c), on a graph that all others are done with.
+ * The result of the first convolution, which is as large as y, is then never stored. One source, x,
+ * is read pixel by pixel; the other one may be read at steps. Either convolution may be the node
+ * that fuse_sum has given the sum to. A backend must have a kernel of its own for the node, and
+ * whether that kernel is faster than two depends on sizes. So the pass runs only for who asks for
+ * it (pass_context.pairs, engine/build/pairs.c), on a graph that all others are done with.
  */
 #include <stdlib.h>
 
@@ -70,7 +71,7 @@ static const char *check(const struct rewrite *rw, uint32_t first, uint32_t seco
     if (!shape_equal(shape_of(rw, a->outputs[0]), shape_of(rw, b->outputs[0])))
         return "the first one's result is smaller";
     if (has_steps(a) && has_steps(b))
-        return "both read every second pixel";
+        return "both are read at steps";
     return rw->ctx->pairs->n == PASS_PAIRS_MAX ? "there are too many" : NULL;
 }
 
@@ -113,8 +114,15 @@ static void pair_init(struct rewrite *rw, uint32_t first, uint32_t second, struc
         p->strides[i] = ir_attr_at(far, IR_ATTR_STRIDES, i);
 }
 
-static void add_steps(struct rewrite *rw, uint32_t node, const struct pair *p)
+static void set_strides(struct rewrite *rw, uint32_t node, const void *user)
 {
+    const struct pair *p = user;
+    rw_set_ints(rw, node, IR_ATTR_STRIDES, 2, p->strides);
+}
+
+static void add_steps(struct rewrite *rw, uint32_t node, const void *user)
+{
+    const struct pair *p = user;
     for (uint32_t i = 1; i < p->second.n_epilogue && !rw->status; i++) {
         const struct ir_epilogue *step = &p->second.epilogue[i];
         bool binary = step->kind == IR_EPILOGUE_BINARY;
@@ -122,40 +130,20 @@ static void add_steps(struct rewrite *rw, uint32_t node, const struct pair *p)
     }
 }
 
-/* Asks by a node that is made for that. */
-static bool is_taken(struct rewrite *rw, const struct pair *p)
-{
-    if (!rw->ctx->takes)
-        return true;
-    uint32_t node = rw_add_node(rw, IR_OP_CONV_PAIR, p->first.name, p->n_in, p->in);
-    if (node == IR_NONE)
-        return false;
-    rw_set_ints(rw, node, IR_ATTR_STRIDES, 2, p->strides);
-    if (rw_finish(rw, node) == IR_NONE)
-        return false;
-    add_steps(rw, node, p);
-    rw_set_name(rw, node, p->first.name, p->second.name);
-    bool taken =
-        !rw->status && rw->ctx->takes(rw->ctx->takes_user, rw->graph, ir_node(rw->graph, node));
-    rw_remove(rw, node);
-    return taken;
-}
-
 static void fuse(struct rewrite *rw, uint32_t first, uint32_t second)
 {
     struct pass_pairs *pairs = rw->ctx->pairs;
     struct pair p;
     pair_init(rw, first, second, &p);
-    if (!is_taken(rw, &p) || rw->status) {
+    const struct rewrite_fusion fusion = {
+        IR_OP_CONV_PAIR, p.first.name, p.second.name, p.n_in, p.in, set_strides, add_steps, &p};
+    if (!rw_is_taken(rw, &fusion) || rw->status) {
         rw_near_miss(rw, "%s + %s: no kernel for both, or it is slower", p.first.name,
                      p.second.name);
         return;
     }
     rw_done(rw, "%s + %s: one product over two sources", p.first.name, p.second.name);
-    rw_set_name(rw, second, p.first.name, p.second.name);
-    rw_become(rw, second, IR_OP_CONV_PAIR, p.n_in, p.in);
-    rw_set_ints(rw, second, IR_ATTR_STRIDES, 2, p.strides);
-    add_steps(rw, second, &p);
+    rw_become_fusion(rw, second, &fusion);
     pairs->row[pairs->n++] =
         (struct pass_pair){p.first.name, p.second.name, ir_node(rw->graph, second)->name};
 }

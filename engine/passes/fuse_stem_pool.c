@@ -82,8 +82,9 @@ struct parts {
     uint32_t in[3], n_in;
 };
 
-static void set_up(struct rewrite *rw, uint32_t node, const struct parts *p)
+static void set_up(struct rewrite *rw, uint32_t node, const void *user)
 {
+    const struct parts *p = user;
     static const struct {
         enum ir_attr_key key;
         uint32_t n;
@@ -96,31 +97,13 @@ static void set_up(struct rewrite *rw, uint32_t node, const struct parts *p)
     }
 }
 
-static void add_steps(struct rewrite *rw, uint32_t node, const struct parts *p)
+static void add_steps(struct rewrite *rw, uint32_t node, const void *user)
 {
+    const struct parts *p = user;
     for (uint32_t i = 0; i < p->conv.n_epilogue && !rw->status; i++)
         rw_add_epilogue(rw, node, p->conv.epilogue[i], IR_NONE);
     for (uint32_t i = 0; i < p->pool.n_epilogue && !rw->status; i++)
         rw_add_epilogue(rw, node, p->pool.epilogue[i], IR_NONE);
-}
-
-/* Asks by a node that is made for that. */
-static bool is_taken(struct rewrite *rw, const struct parts *p)
-{
-    if (!rw->ctx->takes)
-        return true;
-    uint32_t node = rw_add_node(rw, IR_OP_CONV_POOL, p->conv.name, p->n_in, p->in);
-    if (node == IR_NONE)
-        return false;
-    set_up(rw, node, p);
-    if (rw_finish(rw, node) == IR_NONE)
-        return false;
-    add_steps(rw, node, p);
-    rw_set_name(rw, node, p->conv.name, p->pool.name);
-    bool taken =
-        !rw->status && rw->ctx->takes(rw->ctx->takes_user, rw->graph, ir_node(rw->graph, node));
-    rw_remove(rw, node);
-    return taken;
 }
 
 static void fuse(struct rewrite *rw, uint32_t node, uint32_t conv)
@@ -130,20 +113,19 @@ static void fuse(struct rewrite *rw, uint32_t node, uint32_t conv)
     p.n_in = biased ? 3 : 2;
     memcpy(p.in, p.conv.inputs, p.n_in * sizeof(*p.in));
     p.in[0] = bytes_of(rw, p.conv.inputs[0]);
-    bool taken = is_taken(rw, &p);
+    const struct rewrite_fusion fusion = {IR_OP_CONV_POOL, p.conv.name, p.pool.name, p.n_in, p.in,
+                                          set_up,          add_steps,   &p};
+    bool taken = rw_is_taken(rw, &fusion);
     if (!taken && !rw->status && p.in[0] != p.conv.inputs[0]) {
         p.in[0] = p.conv.inputs[0];
-        taken = is_taken(rw, &p);
+        taken = rw_is_taken(rw, &fusion);
     }
     if (!taken) {
         rw_near_miss(rw, "%s + %s: the device has no kernel for both", p.conv.name, p.pool.name);
         return;
     }
     rw_done(rw, "%s + %s: convolution and pool", p.conv.name, p.pool.name);
-    rw_set_name(rw, node, p.conv.name, p.pool.name);
-    rw_become(rw, node, IR_OP_CONV_POOL, p.n_in, p.in);
-    set_up(rw, node, &p);
-    add_steps(rw, node, &p);
+    rw_become_fusion(rw, node, &fusion);
 }
 
 static void visit(struct rewrite *rw, uint32_t node)

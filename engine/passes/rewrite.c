@@ -395,6 +395,32 @@ uint32_t rw_finish(struct rewrite *rw, uint32_t node)
     return !rw->status ? rw_output(rw, node) : IR_NONE;
 }
 
+bool rw_is_taken(struct rewrite *rw, const struct rewrite_fusion *f)
+{
+    if (!rw->ctx->takes)
+        return true;
+    uint32_t node = rw_add_node(rw, f->op, f->first, f->n_inputs, f->inputs);
+    if (node == IR_NONE)
+        return false;
+    f->attrs(rw, node, f->user);
+    if (rw_finish(rw, node) == IR_NONE)
+        return false;
+    f->steps(rw, node, f->user);
+    rw_set_name(rw, node, f->first, f->second);
+    bool taken =
+        !rw->status && rw->ctx->takes(rw->ctx->takes_user, rw->graph, ir_node(rw->graph, node));
+    rw_remove(rw, node);
+    return taken;
+}
+
+void rw_become_fusion(struct rewrite *rw, uint32_t node, const struct rewrite_fusion *f)
+{
+    rw_set_name(rw, node, f->first, f->second);
+    rw_become(rw, node, f->op, f->n_inputs, f->inputs);
+    f->attrs(rw, node, f->user);
+    f->steps(rw, node, f->user);
+}
+
 void rw_set_ints(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32_t n,
                  const int64_t *values)
 {

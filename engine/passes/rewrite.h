@@ -101,6 +101,21 @@ uint32_t rw_add_node(struct rewrite *rw, enum ir_op op, const char *name, uint32
                      const uint32_t *inputs);
 uint32_t rw_finish(struct rewrite *rw, uint32_t node);
 
+/* One node in place of two. `attrs` and `steps` give a node its attributes and its epilogue. */
+struct rewrite_fusion {
+    enum ir_op op;
+    const char *first, *second; /* names of the two */
+    uint32_t n_inputs;
+    const uint32_t *inputs;
+    void (*attrs)(struct rewrite *rw, uint32_t node, const void *user);
+    void (*steps)(struct rewrite *rw, uint32_t node, const void *user);
+    const void *user;
+};
+/* Asks the device (pass_context.takes) by a node that is made for that. */
+bool rw_is_taken(struct rewrite *rw, const struct rewrite_fusion *fusion);
+/* Turns `node`, one of the two, into it. The output stays. */
+void rw_become_fusion(struct rewrite *rw, uint32_t node, const struct rewrite_fusion *fusion);
+
 void rw_copy_attrs(struct rewrite *rw, uint32_t node, uint32_t from);
 void rw_set_int(struct rewrite *rw, uint32_t node, enum ir_attr_key key, int64_t value);
 void rw_set_ints(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32_t n,

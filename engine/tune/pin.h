@@ -58,8 +58,7 @@ bool tune_pins_backend(const struct tune_pins *pins, uint64_t set, const char *b
 /* and have the tactic. */
 bool tune_pins_allow(const struct tune_pins *pins, uint64_t set, const struct ir_graph *sample,
                      const struct tactic *tactic);
-/* Whether it may have the tactic, for who has no sample: if a precision is excluded, the answer is
- * no. */
+/* The same for who has no sample of the layer: if a pin excludes a precision, the answer is no. */
 bool tune_pins_may(const struct tune_pins *pins, uint64_t set, const struct tactic *tactic);
 /* Whether the tactic is what wishes ask for; true without any. */
 bool tune_pins_wished(const struct tune_pins *pins, uint64_t set, const struct ir_graph *sample,

@@ -3,8 +3,7 @@
  * The first operand of a product on Hopper: rows of a matrix, or the pixels of images as a
  * convolution's window passes over them. A step is a line of depth, 128 or 64 bytes; images have
  * whole steps for each tap, whose last one tensor copies fill up with zeros, as they do what lies
- * outside of the image. The depth may come from two such sources, one behind the other: only who
- * loads knows of that.
+ * outside of the image. The depth may come from two such sources, one behind the other.
  */
 #ifndef INFERD_KERNELS_CUDA_HOPPER_WINDOW_CUH
 #define INFERD_KERNELS_CUDA_HOPPER_WINDOW_CUH
@@ -52,8 +51,8 @@ __device__ __forceinline__ void hopper_load_rows(void *to, const CUtensorMap *ma
                        (int)s * of.dilation[1], (int)r * of.dilation[0]);
 }
 
-/* The steps of a product's depth: in all, and those of the first source; numbers of weights go with
- * them. The second one, if there is one, has the rest. */
+/* The steps of a product's depth: in all, and those of the first source. The second source, if
+ * there is one, has the others. */
 struct hopper_depth {
     int steps, first;
     struct hopper_window of[2];
