@@ -94,6 +94,15 @@ enum status layer_run_wide(struct layer_machine *machine, const struct ir_graph 
                            const struct ir_node *node, struct layer_run *runs, uint32_t n,
                            struct error *err);
 
+/* --- the parts of a fused node (parts.c) --- */
+
+/* Whether the node is better run in parts, where its own types are wanted. */
+bool parts_has(const struct ir_node *node);
+/* As layer_run_wide. */
+enum status parts_run_wide(struct layer_machine *machine, const struct ir_graph *graph,
+                           const struct ir_node *node, struct layer_run *runs, uint32_t n,
+                           struct error *err);
+
 /* --- the whole graph (walk.c) --- */
 
 /* Errors of a node, as in struct guard_layer; both 0 for nodes that have nothing shorter before or

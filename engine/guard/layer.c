@@ -380,6 +380,8 @@ enum status layer_run_wide(struct layer_machine *machine, const struct ir_graph 
     const struct backend *backend = machine->device->backend;
     CLEANUP(cleanup_free) struct tactic *list = calloc(WIDE_MAX, sizeof(*list));
     struct wide w = {.machine = machine, .graph = graph, .node = node, .list = list};
+    if (parts_has(node))
+        return parts_run_wide(machine, graph, node, runs, n, err);
     if (!list)
         return no_memory(err);
     enum status status =

@@ -71,7 +71,8 @@ static size_t held(struct device *device)
 {
     struct memory_tag tags[MOST];
     size_t n = memory_track_tags(device, tags, MOST), sum = 0;
-    for (size_t i = 0; i < n; i++)
+    assert_true(n <= MOST);
+    for (size_t i = 0; i < MIN(n, MOST); i++)
         if (strcmp(tags[i].tag, "weights") == 0)
             sum += tags[i].held;
     return sum;
