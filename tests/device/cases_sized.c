@@ -147,6 +147,7 @@ static bool sized_conv_sum(struct ir_graph *g, uint64_t *random, int64_t batch)
                            add_input(g, DTYPE_F32, DIMS(batch, M, SIDE, SIDE))) &&                 \
                add_unary(g, IR_UNARY_RELU, 0, 0);                                                  \
     }
+RELU_LAYER(64, 64, 56, 1, 1)
 RELU_LAYER(64, 64, 56, 3, 1)
 RELU_LAYER(256, 256, 14, 3, 1)
 RELU_LAYER(512, 512, 7, 3, 1)
@@ -157,6 +158,25 @@ RELU_LAYER(2048, 512, 7, 1, 1)
 SUM_LAYER(128, 512, 28)
 SUM_LAYER(256, 1024, 14)
 SUM_LAYER(512, 2048, 7)
+
+/* Sums of two: C channels of SIDE x SIDE images, and D of images STRIDE times as wide, to M. */
+#define PAIR_LAYER(C, D, M, SIDE, STRIDE)                                                          \
+    static bool sized_pair_##C(struct ir_graph *g, uint64_t *random, int64_t batch)                \
+    {                                                                                              \
+        const int64_t wide = (SIDE) * (STRIDE), strides[2] = {STRIDE, STRIDE};                     \
+        uint32_t in[5] = {add_input(g, DTYPE_F32, DIMS(batch, C, SIDE, SIDE)),                     \
+                          add_constant(g, random, DIMS(M, C, 1, 1), 1.2 / sqrt(C)),                \
+                          add_input(g, DTYPE_F32, DIMS(batch, D, wide, wide)),                     \
+                          add_constant(g, random, DIMS(M, D, 1, 1), 1.2 / sqrt(D)),                \
+                          add_constant(g, random, DIMS(M), 0.5)};                                  \
+        uint32_t node = ir_node_add(g, IR_OP_CONV_PAIR, "pair", 5, in);                            \
+        return node != IR_NONE && ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&        \
+               finish(g, node) && add_unary(g, IR_UNARY_RELU, 0, 0);                               \
+    }
+PAIR_LAYER(64, 64, 256, 56, 1)
+PAIR_LAYER(128, 256, 512, 28, 2)
+PAIR_LAYER(256, 512, 1024, 14, 2)
+PAIR_LAYER(512, 1024, 2048, 7, 2)
 
 static bool sized_conv_strided(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
@@ -191,6 +211,11 @@ const struct case_sized case_sizes[] = {
     {"conv 1x1 1024>256 @14 + relu", sized_conv_1024_256_1, 2 * 1024.0 * 256 * 14 * 14},
     {"conv 1x1 2048>512 @7 + relu", sized_conv_2048_512_1, 2 * 2048.0 * 512 * 7 * 7},
     {"conv 1x1/2 256>512 @56", sized_conv_strided, 2 * 256.0 * 512 * 28 * 28},
+    {"conv 1x1 64>64 @56 + relu", sized_conv_64_64_1, 2 * 64.0 * 64 * 56 * 56},
+    {"pair 64, 64>256 @56 + relu", sized_pair_64, 2 * 128.0 * 256 * 56 * 56},
+    {"pair 128, 256/2>512 @28 + relu", sized_pair_128, 2 * 384.0 * 512 * 28 * 28},
+    {"pair 256, 512/2>1024 @14 + relu", sized_pair_256, 2 * 768.0 * 1024 * 14 * 14},
+    {"pair 512, 1024/2>2048 @7 + relu", sized_pair_512, 2 * 1536.0 * 2048 * 7 * 7},
     {"product 128x768x3072", sized_product, 2 * 128.0 * 768 * 3072},
     {"product 128x768x3072 + gelu", sized_product_gelu, 2 * 128.0 * 768 * 3072},
     {"product 128x3072x768 + sum", sized_product_sum, 2 * 128.0 * 768 * 3072},
