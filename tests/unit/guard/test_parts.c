@@ -44,59 +44,111 @@ static struct ir_graph *pair(bool biased, const int64_t *strides)
     return g;
 }
 
-static void check(bool biased, const int64_t *strides)
+enum { RUNS = 2 };
+
+/* What a run reads, and what the reference makes of it. */
+struct sample {
+    struct ir_graph *graph;
+    const struct ir_node *node;
+    const struct ir_tensor *y;
+    void **values, *wanted;
+    struct layer_run run;
+};
+
+static void sample_init(struct sample *s, struct ir_graph *g, uint64_t seed)
 {
-    enum { RUNS = 2 };
-    struct ir_graph *g = pair(biased, strides);
-    const struct ir_node *node = ir_node(g, 0);
-    const struct ir_tensor *y = ir_tensor(g, node->outputs[0]);
-    void **values[RUNS], *wanted[RUNS];
+    const void *in[IR_MAX_INPUTS] = {NULL};
+    struct error err;
+    *s = (struct sample){.graph = g, .node = ir_node(g, 0)};
+    s->y = ir_tensor(g, s->node->outputs[0]);
+    s->values = calloc(g->n_tensors, sizeof(void *));
+    for (uint32_t i = 0; i < g->n_inputs; i++) {
+        const struct ir_tensor *t = ir_tensor(g, g->inputs[i]);
+        s->values[g->inputs[i]] = value_new(t);
+        if (!input_fill(g, i, seed, s->values[g->inputs[i]]))
+            fail();
+    }
+    for (uint32_t i = 0; i < s->node->n_inputs; i++) {
+        const struct ir_tensor *t = ir_tensor(g, s->node->inputs[i]);
+        in[i] = ir_tensor_is_constant(t) ? t->data : s->values[s->node->inputs[i]];
+    }
+    s->wanted = value_new(s->y);
+    s->run = (struct layer_run){.from = s->values, .to = {value_new(s->y)}};
+    if (cpu_eval_node(NULL, g, s->node, in, &s->wanted, &err))
+        fail_msg("%s", err.text);
+}
+
+static void sample_check(struct sample *s)
+{
+    struct value_error sum = {0};
+    assert_true(value_compare(s->y, s->run.to[0], s->wanted, &sum));
+    assert_true(sum.norm > 1 && value_relative(&sum) < 1e-6);
+    for (uint32_t i = 0; i < s->graph->n_inputs; i++)
+        free(s->values[s->graph->inputs[i]]);
+    free(s->values);
+    free(s->wanted);
+    free(s->run.to[0]);
+}
+
+/* Runs the graph's node in parts, and the reference's kernel for it. */
+static void check(struct ir_graph *g)
+{
+    struct layer_machine machine = {.device = device};
+    struct sample samples[RUNS];
     struct layer_run runs[RUNS];
     struct error err;
     for (uint32_t k = 0; k < RUNS; k++) {
-        const void *in[IR_MAX_INPUTS] = {NULL};
-        values[k] = calloc(g->n_tensors, sizeof(void *));
-        for (uint32_t i = 0; i < g->n_inputs; i++) {
-            const struct ir_tensor *t = ir_tensor(g, g->inputs[i]);
-            values[k][g->inputs[i]] = value_new(t);
-            net_input_fill(t, i + k * g->n_inputs, values[k][g->inputs[i]]);
-        }
-        for (uint32_t i = 0; i < node->n_inputs; i++) {
-            const struct ir_tensor *t = ir_tensor(g, node->inputs[i]);
-            in[i] = ir_tensor_is_constant(t) ? t->data : values[k][node->inputs[i]];
-        }
-        wanted[k] = value_new(y);
-        runs[k] = (struct layer_run){.from = values[k], .to = {value_new(y)}};
-        assert_int_equal(cpu_eval_node(NULL, g, node, in, &wanted[k], &err), STATUS_OK);
+        sample_init(&samples[k], g, k + 1);
+        runs[k] = samples[k].run;
     }
-    assert_true(parts_has(node));
-    struct layer_machine machine = {.device = device};
-    if (layer_run_wide(&machine, g, node, runs, RUNS, &err))
+    assert_true(parts_has(ir_node(g, 0)));
+    if (layer_run_wide(&machine, g, ir_node(g, 0), runs, RUNS, &err))
         fail_msg("%s", err.text);
     layer_machine_close(&machine);
-    for (uint32_t k = 0; k < RUNS; k++) {
-        struct value_error sum = {0};
-        assert_true(value_compare(y, runs[k].to[0], wanted[k], &sum));
-        assert_true(sum.norm > 1 && value_relative(&sum) < 1e-6);
-        for (uint32_t i = 0; i < g->n_inputs; i++)
-            free(values[k][g->inputs[i]]);
-        free(values[k]);
-        free(wanted[k]);
-        free(runs[k].to[0]);
-    }
+    for (uint32_t k = 0; k < RUNS; k++)
+        sample_check(&samples[k]);
     ir_graph_free(g);
 }
 
 static void a_sum_of_two_convolutions(void **state UNUSED)
 {
-    check(true, (int64_t[]){1, 1});
-    check(true, (int64_t[]){2, 3});
-    check(false, (int64_t[]){2, 2});
+    check(pair(true, (int64_t[]){1, 1}));
+    check(pair(true, (int64_t[]){2, 3}));
+    check(pair(false, (int64_t[]){2, 2}));
+}
+
+/* relu(pool(conv(x, w [, bias]))) of images of FP32, or of bytes */
+static struct ir_graph *stem(bool biased, enum dtype type)
+{
+    static const int64_t strides[] = {2, 2}, pads[] = {3, 2, 1, 3};
+    struct ir_graph *g = ir_graph_new();
+    const struct shape images = {.rank = 4, .dim = {2, 3, 21, 18}};
+    uint32_t in[3] = {ir_tensor_add(g, "x", type, &images),
+                      net_constant(g, (int64_t[]){5, 3, 7, 7, 0}), IR_NONE};
+    if (biased)
+        in[2] = net_constant(g, (int64_t[]){5, 0});
+    g->inputs[g->n_inputs++] = in[0];
+    uint32_t node = net_node(g, IR_OP_CONV_POOL, "stem", biased ? 3 : 2, in);
+    net_ints(g, node, IR_ATTR_STRIDES, 2, strides);
+    net_ints(g, node, IR_ATTR_PADS, 4, pads);
+    uint32_t y = net_infer(g, node);
+    net_unary(g, node, IR_UNARY_RELU, 0, 0);
+    net_output(g, y);
+    return g;
+}
+
+static void a_convolution_and_its_pool(void **state UNUSED)
+{
+    check(stem(true, DTYPE_F32));
+    check(stem(false, DTYPE_F32));
+    check(stem(true, DTYPE_U8));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_sum_of_two_convolutions, set_up, tear_down)};
+        cmocka_unit_test_setup_teardown(a_sum_of_two_convolutions, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_convolution_and_its_pool, set_up, tear_down),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
