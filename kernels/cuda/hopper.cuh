@@ -195,15 +195,23 @@ __device__ __forceinline__ void cluster_wait(void)
 #endif
 }
 
+__device__ __forceinline__ uint32_t word_of(float v)
+{
+    return __float_as_uint(v);
+}
+
+__device__ __forceinline__ uint32_t word_of(int32_t v)
+{
+    return (uint32_t)v;
+}
+
 /* Sends 16 bytes to the place of block `rank` that has the address `to` here. That block's mbarrier
- * at `barrier` counts them; it must not end before they have come. */
-__device__ __forceinline__ void peer_push(void *to, float a, float b, float c, float d,
-                                          uint64_t *barrier, int rank)
+ * at `barrier` counts them; it must not end before they have come. A kernel without clusters has
+ * clusters of one block. */
+__device__ __forceinline__ void peer_push(void *to, const uint4 &from, uint64_t *barrier, int rank)
 {
 #ifdef INFERD_EMULATE
-    const float all[4] = {a, b, c, d};
-    uint32_t words[4];
-    memcpy(words, all, sizeof(words));
+    const uint32_t words[4] = {from.x, from.y, from.z, from.w};
     emulate_peer_push(to, words, barrier, rank);
 #else
     asm volatile("{\n.reg .b32 to, at;\n"
@@ -211,8 +219,8 @@ __device__ __forceinline__ void peer_push(void *to, float a, float b, float c, f
                  "mapa.shared::cluster.u32 at, %1, %6;\n"
                  "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
                  "[to], {%2, %3, %4, %5}, [at];\n}\n" ::"r"(shared_address(to)),
-                 "r"(shared_address(barrier)), "r"(__float_as_uint(a)), "r"(__float_as_uint(b)),
-                 "r"(__float_as_uint(c)), "r"(__float_as_uint(d)), "r"(rank)
+                 "r"(shared_address(barrier)), "r"(from.x), "r"(from.y), "r"(from.z), "r"(from.w),
+                 "r"(rank)
                  : "memory");
 #endif
 }

@@ -91,6 +91,21 @@ struct hopper_rows {
     }
 };
 
+/* Tiles in the order in which blocks take them: so many rows of tiles, column after column. Blocks
+ * that run together read few rows of A and few of the weights then, which stay in the L2 cache. */
+constexpr int HOPPER_BAND = 8;
+
+struct hopper_tile {
+    int m, n;
+    __device__ __forceinline__ hopper_tile(int m_tiles, int n_tiles, int at)
+    {
+        int band = at / (HOPPER_BAND * n_tiles), in = at - band * HOPPER_BAND * n_tiles;
+        int tall = min(HOPPER_BAND, m_tiles - band * HOPPER_BAND);
+        n = in / tall;
+        m = band * HOPPER_BAND + in - n * tall;
+    }
+};
+
 /* --- host --- */
 
 /* What a product reads: `rows` rows of `depth` numbers, or `image` (NULL or without taps: no

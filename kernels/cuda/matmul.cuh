@@ -30,7 +30,6 @@ constexpr int SLAB = 64;                           /* rows of a product */
 constexpr int PART = 32, LANE = 8;                 /* columns of a part; of them, a thread's */
 constexpr int CONSUMERS = 2, THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
 constexpr int WARPS = HOPPER_WARPGROUP / 32;
-constexpr int TALL = 8; /* tiles, one above the other, that are walked together: see tile_at */
 
 struct job {
     int rows, cols;
@@ -72,26 +71,13 @@ template <class S> struct ring {
     }
 };
 
-/* Tiles in the order in which blocks take them: TALL rows of tiles, column after column. Blocks
- * that run together read few rows of A and few of the weights then, which stay in the L2 cache. */
-struct tile_at {
-    int m, n;
-    __device__ __forceinline__ tile_at(const job &j, int at)
-    {
-        int band = at / (TALL * j.n_tiles), in = at - band * TALL * j.n_tiles;
-        int tall = min(TALL, j.m_tiles - band * TALL);
-        n = in / tall;
-        m = band * TALL + in - n * tall;
-    }
-};
-
 /* --- the thread that loads --- */
 
 /* The first stages' weights are asked for before the kernel in front has ended. */
 template <class S>
 __device__ __forceinline__ int produce_early(const ring<S> &r, const hopper_maps &m, const job &j)
 {
-    tile_at tile(j, (int)blockIdx.x);
+    hopper_tile tile(j.m_tiles, j.n_tiles, (int)blockIdx.x);
     int early = min(S::STAGES, j.deep.steps);
     for (int k = 0; k < early; k++) {
         mbarrier_expect(r.full + k, S::STAGE);
@@ -109,7 +95,7 @@ __device__ __forceinline__ void produce(const ring<S> &r, const hopper_maps &m, 
     grid_wait();
     grid_fence();
     for (int at = (int)blockIdx.x; at < j.m_tiles * j.n_tiles; at += (int)gridDim.x) {
-        tile_at tile(j, at);
+        hopper_tile tile(j.m_tiles, j.n_tiles, at);
         hopper_rows rows(j.deep, tile.m * S::TILE);
         for (int k = 0; k < j.deep.steps; k++) {
             unsigned char *to = r.stages + t.at * S::STAGE;
@@ -385,7 +371,7 @@ template <class S> struct consumer {
             }
             float sum[S::SLABS][S::COLUMNS / 2];
             multiply(sum);
-            tile_at tile(j, at);
+            hopper_tile tile(j.m_tiles, j.n_tiles, at);
 #pragma unroll
             for (int s = 0; s < S::SLABS; s++)
                 store(sum[s], tile.m * S::TILE + s * SLAB + row,

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products of few rows on Hopper: few tiles, but much depth and many weights. So a cluster of 2, 4
+ * or 8 blocks has a tile of 64 rows, and block s takes steps s, s + blocks, .. of its depth: many
+ * multiprocessors read weights at the same time. A cluster of 1 is for little depth.
+ *
+ * A tile's sums are units of 8 rows by 32 columns. Unit u is finished by block u % blocks: every
+ * block sends it its part (peer_push), its own as well, so that parts are added in the order of the
+ * blocks, and a result is the same every time. Units of rows that are not there are left out.
+ *
+ * A block has one warpgroup that multiplies, and a warp whose first thread loads; two blocks fit
+ * into a multiprocessor. Within 32 columns weights are packed in an order that gives a thread 8
+ * neighbouring columns (kernel_matmul_packed_row, kernel_tile_row).
+ *
+ * What is multiplied and what happens to sums is the product's: matmul_split.cuh has it for floats
+ * of 16 bits, tile_split.cuh for bytes.
+ */
+#ifndef INFERD_KERNELS_CUDA_SPLIT_CUH
+#define INFERD_KERNELS_CUDA_SPLIT_CUH
+
+#include "kernels/cuda/hopper_mma.cuh"
+#include "kernels/cuda/hopper_window.cuh"
+
+namespace split
+{
+
+constexpr int SLAB = 64;           /* rows of a tile */
+constexpr int PART = 32, LANE = 8; /* columns of a unit; of them, a thread's */
+constexpr int WARPS = HOPPER_WARPGROUP / 32, THREADS = HOPPER_WARPGROUP + 32;
+constexpr int OCTET = 8;              /* rows of a unit */
+constexpr int HALF_UNIT = 32 * 16;    /* bytes: 16 of each lane */
+constexpr int UNIT = 2 * HALF_UNIT;   /* a block's part of it */
+constexpr int SHARED_MAX = 113 << 10; /* so that two blocks fit */
+constexpr int WAVES = 4;              /* of two blocks a multiprocessor, at most */
+
+/* LINE: bytes of a step. A product's shape adds
+ *   Sum                                         the type of its sums, of 4 bytes
+ *   job                                         what its kernel is told; it has rows, m_tiles,
+ *                                               n_tiles and deep
+ *   step(Sum (&sum)[], a, b, keep)              the products of a step
+ *   multiply(work<S> &, column, Sum (&sum)[])   those of a block, by work::until
+ *   operands(job, row, column)                  what is added to 8 columns of a row
+ *   operands::add(job, low, high)               adds one block's part of them
+ *   operands::store(job, row, column)           when all are there */
+template <int COLUMNS_, int STAGES_, int LINE_> struct shape {
+    static constexpr int COLUMNS = COLUMNS_, STAGES = STAGES_, LINE = LINE_;
+    static constexpr int A = SLAB * LINE, B = COLUMNS * LINE, STAGE = A + B;
+    static constexpr int PARTS = COLUMNS / PART, UNITS = SLAB / OCTET * PARTS;
+    static constexpr int SUMS = COLUMNS / 2; /* of a thread */
+    static constexpr int SHARED =
+        HOPPER_ALIGN + STAGES * STAGE + UNITS * UNIT + (2 * STAGES + 1) * 8;
+    static_assert(SHARED <= SHARED_MAX, "shared memory");
+};
+
+template <class Job> struct todo {
+    Job job;
+    int blocks; /* of a cluster */
+    int tall;   /* rows of A that are loaded; the rest of a stage is not read for any result */
+};
+
+template <class S> struct ring {
+    unsigned char *stages, *units; /* units: [blocks][units to finish here][2][32 lanes] 16 bytes */
+    uint64_t *full, *empty, *come;
+    __device__ explicit ring(unsigned char *raw)
+    {
+        stages = shared_aligned(raw);
+        units = stages + S::STAGES * S::STAGE;
+        full = reinterpret_cast<uint64_t *>(units + S::UNITS * UNIT);
+        empty = full + S::STAGES;
+        come = empty + S::STAGES;
+    }
+};
+
+/* A block's place: its tile, and which of the tile's units it finishes. */
+struct place {
+    int rank, units, mine, row, column;
+    template <class S>
+    __device__ __forceinline__ place(const todo<typename S::job> &j, const S &)
+        : rank(j.blocks > 1 ? cluster_rank() : 0)
+    {
+        hopper_tile tile(j.job.m_tiles, j.job.n_tiles, (int)blockIdx.x / j.blocks);
+        row = tile.m * SLAB;
+        column = tile.n * S::COLUMNS;
+        int octets = (min(SLAB, j.job.rows - row) + OCTET - 1) / OCTET;
+        units = octets * S::PARTS;
+        mine = (units - rank + j.blocks - 1) / j.blocks; /* 0 if rank >= units */
+    }
+};
+
+/* The first stages' weights are asked for before the kernel in front has ended. */
+template <class S>
+__device__ __forceinline__ int load_early(const ring<S> &r, const hopper_maps &m,
+                                          const todo<typename S::job> &j, const place &at)
+{
+    int early = 0;
+    for (int k = at.rank; k < j.job.deep.steps && early < S::STAGES; k += j.blocks, early++) {
+        mbarrier_expect(r.full + early, (uint32_t)(j.tall * S::LINE + S::B));
+        hopper_load_weights(r.stages + early * S::STAGE + S::A, r.full + early, m, j.job.deep, k,
+                            at.column);
+    }
+    return early;
+}
+
+template <class S>
+__device__ __forceinline__ void load(const ring<S> &r, const hopper_maps &m,
+                                     const todo<typename S::job> &j, const place &at)
+{
+    hopper_turn t = {0, 0};
+    int early = load_early(r, m, j, at);
+    grid_wait();
+    grid_fence();
+    hopper_rows rows(j.job.deep, at.row);
+    for (int k = at.rank; k < j.job.deep.steps; k += j.blocks) {
+        unsigned char *to = r.stages + t.at * S::STAGE;
+        if (early > 0) {
+            early--;
+        } else {
+            mbarrier_wait(r.empty + t.at, t.parity ^ 1);
+            mbarrier_expect(r.full + t.at, (uint32_t)(j.tall * S::LINE + S::B));
+            hopper_load_weights(to + S::A, r.full + t.at, m, j.job.deep, k, at.column);
+        }
+        rows.load(to, r.full + t.at, m, j.job.deep, k);
+        t.next(S::STAGES);
+    }
+}
+
+/* A block's walk along the depth, by those who multiply. */
+template <class S> struct work {
+    const ring<S> &r;
+    const todo<typename S::job> &j;
+    int k, before; /* the next step; the stage of the one before it */
+    hopper_turn t;
+
+    __device__ __forceinline__ work(const ring<S> &shared, const todo<typename S::job> &todo,
+                                    int rank)
+        : r(shared), j(todo), k(rank), before(-1), t({0, 0})
+    {
+    }
+
+    /* The products of the block's steps before `end`, of which there is one, into new sums. */
+    __device__ __forceinline__ void until(int end, typename S::Sum (&sum)[S::SUMS])
+    {
+        int first = k;
+#pragma unroll 1
+        for (; k < end; k += j.blocks) {
+            mbarrier_wait(r.full + t.at, t.parity);
+            uint32_t a = shared_address(r.stages + t.at * S::STAGE), b = a + S::A;
+            wgmma_hold(sum);
+            wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < S::LINE; i += 32)
+                S::product(sum, descriptor_rows<S::LINE>(a + i), descriptor_rows<S::LINE>(b + i),
+                           k != first || i > 0);
+            wgmma_commit();
+            wgmma_hold(sum);
+            if (before >= 0) {
+                wgmma_wait<1>();
+                if (threadIdx.x % 32 == 0)
+                    mbarrier_arrive(r.empty + before);
+            }
+            before = t.at;
+            t.next(S::STAGES);
+        }
+        wgmma_wait<0>();
+        wgmma_hold(sum);
+    }
+};
+
+/* Where a block's part of a unit lies in the shared memory of the block that finishes it. */
+template <class S>
+__device__ __forceinline__ unsigned char *unit_at(const ring<S> &r, int blocks, int from, int unit)
+{
+    int each = S::UNITS / blocks;
+    return r.units + (from * each + unit / blocks) * UNIT + (int)threadIdx.x % 32 * 16;
+}
+
+template <class S>
+__device__ __forceinline__ void send(const ring<S> &r, int blocks, const place &at,
+                                     const typename S::Sum (&sum)[S::SUMS])
+{
+    int octet = (int)threadIdx.x / 32 * 2;
+#pragma unroll
+    for (int part = 0; part < S::PARTS; part++)
+#pragma unroll
+        for (int up = 0; up < 2; up++) {
+            int unit = (octet + up) * S::PARTS + part;
+            if (unit >= at.units)
+                continue;
+            unsigned char *to = unit_at(r, blocks, at.rank, unit);
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                int i = 4 * (4 * part + 2 * half) + 2 * up;
+                peer_push(to + half * HALF_UNIT,
+                          make_uint4(word_of(sum[i]), word_of(sum[i + 1]), word_of(sum[i + 4]),
+                                     word_of(sum[i + 5])),
+                          r.come, unit % blocks);
+            }
+        }
+}
+
+template <class S>
+__device__ __forceinline__ void finish(const ring<S> &r, const todo<typename S::job> &j,
+                                       const place &at)
+{
+    int lane = (int)threadIdx.x % 32;
+    bool waited = false;
+    for (int i = (int)threadIdx.x / 32; i < at.mine; i += WARPS) {
+        int unit = i * j.blocks + at.rank;
+        int row = at.row + unit / S::PARTS * OCTET + lane / 4;
+        int column = at.column + unit % S::PARTS * PART + lane % 4 * LANE;
+        typename S::operands with(j.job, row, column);
+        if (!waited)
+            mbarrier_wait_cluster(r.come, 0);
+        waited = true;
+        for (int from = 0; from < j.blocks; from++) {
+            const unsigned char *part = unit_at(r, j.blocks, from, unit);
+            with.add(j.job, *reinterpret_cast<const uint4 *>(part),
+                     *reinterpret_cast<const uint4 *>(part + HALF_UNIT));
+        }
+        with.store(j.job, row, column);
+    }
+}
+
+/* A block to which nothing is sent may end when it has sent; the others wait for all parts. */
+template <class S>
+__global__ void __launch_bounds__(THREADS, 2)
+    kernel(const __grid_constant__ hopper_maps m, const __grid_constant__ todo<typename S::job> j)
+{
+    KERNEL_SHARED(unsigned char, raw);
+    ring<S> r(raw);
+    place at(j, S());
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < S::STAGES; i++) {
+            mbarrier_init(r.full + i, 1);
+            mbarrier_init(r.empty + i, WARPS);
+        }
+        mbarrier_init(r.come, 1);
+        mbarrier_fence();
+        if (at.mine > 0)
+            mbarrier_expect(r.come, (uint32_t)(at.mine * j.blocks * UNIT));
+    }
+    __syncthreads();
+    if (j.blocks > 1)
+        cluster_arrive();
+    grid_go();
+    if (threadIdx.x >= HOPPER_WARPGROUP) {
+        if (threadIdx.x == HOPPER_WARPGROUP)
+            load<S>(r, m, j, at);
+        else
+            grid_wait();
+        return;
+    }
+    grid_wait();
+    typename S::Sum sum[S::SUMS];
+    work<S> steps(r, j, at.rank);
+    S::multiply(steps, at.column, sum);
+    if (j.blocks > 1)
+        cluster_wait(); /* the others' mbarriers are there */
+    send<S>(r, j.blocks, at, sum);
+    finish<S>(r, j, at);
+}
+
+/* --- launching --- */
+
+/* Whether a tile's depth is a step for each block at least, and there are few tiles: for many the
+ * other kernels are there. `tiles` and steps are not negative. */
+inline bool is_for(const struct kernel_call *call, int blocks, int64_t tiles, int steps)
+{
+    int64_t multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    return steps >= blocks && tiles * blocks <= WAVES * 2 * multiprocessors;
+}
+
+/* Sources that fit. */
+template <class S>
+cudaError_t launch(const struct kernel_call *call, const struct hopper_sources &from,
+                   struct todo<typename S::job> &j)
+{
+    struct hopper_maps m = {};
+    cudaError_t code = hopper_sources_open(&from, &m, &j.job.deep);
+    if (code != cudaSuccess)
+        return code;
+    return hopper_launch(kernel<S>, (unsigned)(j.job.m_tiles * j.job.n_tiles * j.blocks), j.blocks,
+                         THREADS, S::SHARED, call, m, j);
+}
+
+} // namespace split
+
+#endif
