@@ -117,6 +117,25 @@ bool own_window_images(const struct kernel_window *window, const int64_t *x, con
     return true;
 }
 
+/* Tiles of 64 columns, or of 32 where these are few, and so many blocks to a tile that all
+ * multiprocessors have one. */
+struct own_split own_split(const struct cuda_device *device, int64_t rows, int64_t cols)
+{
+    struct own_split s = {64, 8};
+    int64_t room = device->properties.multiProcessorCount, tall = (rows + 63) / 64;
+    if (tall * ((cols + 63) / 64) * s.blocks < room / 2)
+        s.columns = 32;
+    while (s.blocks > 2 && tall * ((cols + s.columns - 1) / s.columns) * s.blocks > 2 * room)
+        s.blocks /= 2;
+    return s;
+}
+
+bool own_is_deep(int64_t rows, int64_t cols, int64_t depth)
+{
+    enum { ROWS = 256, DEPTH = 1024 };
+    return rows <= ROWS && depth >= DEPTH && depth >= 2 * cols;
+}
+
 static void op_free(struct backend_op *op)
 {
     free(op);

@@ -63,6 +63,16 @@ enum { PAIR_X2 = 2, PAIR_W2 = 3, PAIR_BIAS = 4 };
 void own_pair_images(const struct ir_node *node, const int64_t *x2, const int64_t *y,
                      struct kernel_images *out);
 
+/* A product of few rows that a cluster's blocks share by depth: columns of a tile, 64 or 32, and
+ * the number of blocks, 2, 4 or 8, that would be taken without timing. */
+struct own_split {
+    int64_t columns, blocks;
+};
+
+struct own_split own_split(const struct cuda_device *device, int64_t rows, int64_t cols);
+/* Whether it should be taken then: other kernels walk all of the depth with few blocks. */
+bool own_is_deep(int64_t rows, int64_t cols, int64_t depth);
+
 /* The variants of kernel_tile, by number. */
 extern const char *const own_tile_names[];
 

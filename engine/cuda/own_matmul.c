@@ -208,17 +208,14 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node,
     }
 }
 
-/* Of the rows that divide the depth, the one to take without timing: tiles of 64 columns, or of 32
- * where these are few, and so many blocks to a tile that all multiprocessors have one. */
+/* Of the rows that divide the depth, the one to take without timing. */
 static int32_t guess(const struct cuda_device *device, const struct kernel_matmul *p)
 {
-    int64_t room = device->properties.multiProcessorCount, columns = 64, blocks = 8;
-    int64_t tall = (p->rows + 63) / 64;
-    if (tall * ((p->cols + 63) / 64) * blocks < room / 2)
-        columns = 32;
-    while (blocks > 2 && tall * ((p->cols + columns - 1) / columns) * blocks > 2 * room)
-        blocks /= 2;
-    return FIRST_SPLIT + (columns == 64 ? 3 : 0) + (blocks == 8 ? 2 : blocks == 4 ? 1 : 0);
+    const struct own_split split = own_split(device, p->rows, p->cols);
+    return FIRST_SPLIT + (split.columns == 64 ? 3 : 0) +
+           (split.blocks == 8   ? 2
+            : split.blocks == 4 ? 1
+                                : 0);
 }
 
 static enum status visit_one(struct cuda_device *device, const struct ir_graph *graph,
@@ -258,10 +255,9 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 /* Few rows and much depth: libraries walk all of it with few blocks, if they are not timed. */
 static bool leads(const struct ir_graph *graph, const struct ir_node *node)
 {
-    enum { ROWS = 256, DEPTH = 1024 };
     struct matmul_op op;
-    return read_matmul(graph, node, DTYPE_F16, false, &op) && op.matmul.rows <= ROWS &&
-           op.matmul.depth >= DEPTH && op.matmul.depth >= 2 * op.matmul.cols;
+    return read_matmul(graph, node, DTYPE_F16, false, &op) &&
+           own_is_deep(op.matmul.rows, op.matmul.cols, op.matmul.depth);
 }
 
 /* --- packing --- */

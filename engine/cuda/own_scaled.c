@@ -14,7 +14,8 @@
  *
  * Hopper has kernels of its own (kernels/cuda/tile.cuh) for one group, where y has 8 bits as well
  * and what follows the sums is at most a residual of 8 bits and limits. Their scales and bias are
- * in steps of y.
+ * in steps of y. Where rows are few and depth is large, one that shares a tile's depth among blocks
+ * is offered first.
  */
 #include <math.h>
 #include <stdio.h>
@@ -33,9 +34,11 @@ static const char *const tile_names[] = {"", "128x128", "128x64", "32x32"};
 static const char *const depthwise_names[] = {"", "depthwise 16 channels", "depthwise 8 channels",
                                               "depthwise 4 channels", "depthwise any window"};
 const char *const own_tile_names[] = {
-    "",          "128x256",   "128x128",   "128x64",    "64x256 k1",
-    "64x256 k2", "64x256 k4", "64x128 k2", "64x128 k8", "64x64 k4",
-    "64x64 k9",  "64x256 h1", "64x64 h9",  "patch 64",  "patch 128",
+    "",           "128x256",    "128x128",    "128x64",     "64x256 k1",
+    "64x256 k2",  "64x256 k4",  "64x128 k2",  "64x128 k8",  "64x64 k4",
+    "64x64 k9",   "64x256 h1",  "64x64 h9",   "patch 64",   "patch 128",
+    "64x32",      "64x32 by 2", "64x32 by 4", "64x32 by 8", "64x64",
+    "64x64 by 2", "64x64 by 4", "64x64 by 8", "64x64 h",    "64x64 h by 2",
 };
 _Static_assert(ARRAY_LEN(own_tile_names) == KERNEL_TILE_VARIANTS + 1, "each row of the table");
 
@@ -312,6 +315,35 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     return ask->visit(ask->user, &tactic, err);
 }
 
+/* Of the variants that share a tile's depth among blocks, the one to take without timing. */
+static int32_t guess(const struct cuda_device *device, const struct scaled *s)
+{
+    const struct own_split split = own_split(device, s->tile.rows, s->tile.cols);
+    return KERNEL_TILE_SPLIT + (split.columns == 64 ? 4 : 0) +
+           (split.blocks == 8   ? 3
+            : split.blocks == 4 ? 2
+                                : 1);
+}
+
+/* Few rows and much depth: other kernels walk all of it with few blocks. */
+static bool is_deep(const struct scaled *s)
+{
+    return own_is_deep(s->tile.rows, s->tile.cols, s->tile.depth);
+}
+
+static enum status ask_variant(const struct ask *ask, const struct ir_graph *graph,
+                               enum dtype dtype, enum ir_layout layout, struct scaled *s,
+                               int32_t variant, struct error *err)
+{
+    struct kernel_call call = own_call_dry(ask->device, variant);
+    s->variant = variant;
+    read_places(s);
+    if ((kernel_tile_line(variant) == 128 && s->filters <= 64) ||
+        scaled_call(&call, s, NULL) != cudaSuccess)
+        return STATUS_OK;
+    return visit_one(ask, graph, dtype, layout, s, variant, err);
+}
+
 /* Of those for Hopper, the ones whose tiles are no wider than they need be. They differ by how they
  * are packed alone. */
 static enum status ask_hopper(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,
@@ -322,14 +354,11 @@ static enum status ask_hopper(const struct ask *ask, const struct ir_graph *grap
         !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), s.columns ? 1 : 0,
                               s.filters, DTYPE_I8))
         return STATUS_OK;
-    for (s.variant = 1; s.variant <= KERNEL_TILE_VARIANTS; s.variant++) {
-        struct kernel_call call = own_call_dry(ask->device, s.variant);
-        read_places(&s);
-        if ((kernel_tile_line(s.variant) == 128 && s.filters <= 64) ||
-            scaled_call(&call, &s, NULL) != cudaSuccess)
-            continue;
-        TRY(visit_one(ask, graph, dtype, layout, &s, s.variant, err));
-    }
+    int32_t first = is_deep(&s) ? guess(ask->device, &s) : 1;
+    TRY(ask_variant(ask, graph, dtype, layout, &s, first, err));
+    for (int32_t v = 1; v <= KERNEL_TILE_VARIANTS; v++)
+        if (v != first)
+            TRY(ask_variant(ask, graph, dtype, layout, &s, v, err));
     return STATUS_OK;
 }
 

@@ -271,6 +271,7 @@ HOPPER_WGMMA("128", 64, "%64, %65, %66, %67", "68", "69")
             HOPPER_PRODUCT(n, r, a_at, b_at, k_at, "s8.s8");                                       \
     }
 /* The same of bytes, int8_t or uint8_t, one of A and B int8_t. */
+HOPPER_WGMMA("32", 16, "16", "17", "18")
 HOPPER_WGMMA("64", 32, "32", "33", "34")
 HOPPER_WGMMA("112", 56, "56", "57", "58")
 HOPPER_WGMMA("128", 64, "64", "65", "66")

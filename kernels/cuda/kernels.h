@@ -342,9 +342,15 @@ cudaError_t kernel_matmul(const struct kernel_call *call, const struct kernel_ma
 
 /* --- tile.cu --- */
 
-/* Variants, from 1 on: the rows of the table in tile_table.cuh; from PATCH on those of patch.cuh.
- * They are for Hopper alone. */
-enum { KERNEL_TILE_PATCH = 13, KERNEL_TILE_VARIANTS = 14, KERNEL_TILE_ROOM = 256 };
+/* Variants, from 1 on: the rows of the table in tile_table.cuh; from PATCH on those of patch.cuh,
+ * from SPLIT on those of split.cuh: tiles of 32 columns by 1, 2, 4 and 8 blocks, then of 64. They
+ * are for Hopper alone. */
+enum {
+    KERNEL_TILE_PATCH = 13,
+    KERNEL_TILE_SPLIT = 15,
+    KERNEL_TILE_VARIANTS = 24,
+    KERNEL_TILE_ROOM = 256
+};
 
 /* Products and convolutions of 8-bit integers by constant INT8 weights, with results of 8 bits:
  *
@@ -352,11 +358,12 @@ enum { KERNEL_TILE_PATCH = 13, KERNEL_TILE_VARIANTS = 14, KERNEL_TILE_ROOM = 256
  *         `high`
  *
  * x [rows, depth] and residual and y [rows, cols] are dense, I8 or U8 each, x may be images; rows
- * of each are whole 16 bytes. What lies outside of an image is 0. Residual and y are counted from
- * 128 if they are U8: so are bias, low and high. Weights, scale and bias are packed: column c of
- * the weights is row kernel_tile_row(v, c) of [kernel_tile_rows(cols), kernel_tile_depth(image,
- * depth, step)] (a tap has kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale
- * and bias are numbers kernel_tile_number(v, c) of kernel_tile_rows(cols); all else is 0.
+ * of each are whole 16 bytes; from SPLIT on, those of residual and y whole 8 bytes, and there is
+ * one source. What lies outside of an image is 0. Residual and y are counted from 128 if they are
+ * U8: so are bias, low and high. Weights, scale and bias are packed: column c of the weights is row
+ * kernel_tile_row(v, c) of [kernel_tile_rows(cols), kernel_tile_depth(image, depth, step)] (a tap
+ * has kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale and bias are numbers
+ * kernel_tile_number(v, c) of kernel_tile_rows(cols); all else is 0.
  *
  * With a second source sum(x w) is round(ratio[c] sum(x w)) + sum(second.x second.w), where ratio
  * is packed like scale, and second.x has the type of x. */
@@ -395,24 +402,28 @@ static inline int64_t kernel_tile_depth(const struct kernel_images *i, int64_t d
                         : (depth + 15) / 16 * 16;
 }
 
-/* Columns whose results lie side by side in a line of shared memory, 128 or 64. A quarter of them
- * is one thread's: numbers 2i and 2i + 1 of the quarter are its columns 8i .. 8i + 7 of a product.
- * */
+/* Columns whose results four threads have side by side, 128, 64 or 32. A quarter of them is one
+ * thread's: numbers 2i and 2i + 1 of the quarter are its columns 8i .. 8i + 7 of a product. */
 int64_t kernel_tile_line(int32_t variant);
+
+static inline bool kernel_tile_is_patch(int32_t variant)
+{
+    return variant >= KERNEL_TILE_PATCH && variant < KERNEL_TILE_SPLIT;
+}
 
 static inline int64_t kernel_tile_row(int32_t variant, int64_t column)
 {
     int64_t line = kernel_tile_line(variant), in = column % line, i = in % (line / 4);
-    return variant >= KERNEL_TILE_PATCH ? kernel_patch_row(column)
-                                        : column - in + i / 2 * 8 + in / (line / 4) * 2 + i % 2;
+    return kernel_tile_is_patch(variant) ? kernel_patch_row(column)
+                                         : column - in + i / 2 * 8 + in / (line / 4) * 2 + i % 2;
 }
 
 /* Four numbers of a thread are neighbours, and so are the four threads of a row. */
 static inline int64_t kernel_tile_number(int32_t variant, int64_t column)
 {
     int64_t line = kernel_tile_line(variant), in = column % line, i = in % (line / 4);
-    return variant >= KERNEL_TILE_PATCH ? column
-                                        : column - in + i / 4 * 16 + in / (line / 4) * 4 + i % 4;
+    return kernel_tile_is_patch(variant) ? column
+                                         : column - in + i / 4 * 16 + in / (line / 4) * 4 + i % 4;
 }
 
 cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p);

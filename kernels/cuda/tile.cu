@@ -7,15 +7,17 @@ static bool is_byte(int32_t dtype)
     return dtype == DTYPE_I8 || dtype == DTYPE_U8;
 }
 
-/* Columns of a tile and bytes of a step, by variant. */
+/* Columns of a line and bytes of a step, by variant. */
 static const struct {
-    int columns, line;
+    int columns, step;
 } rows[] = {{128, 128},
-#define ROW(columns, stay, stages, slots, line) {columns, line},
+#define ROW(columns, stay, stages, slots, line) {columns < 128 ? 64 : 128, line},
 #define PATCH(line, ...)                        {64, line},
-            TILE_SHAPES(ROW) TILE_PATCHES(PATCH)};
+#define SPLIT(columns, stages, line, blocks)    {split::PART, line},
+            TILE_SHAPES(ROW) TILE_PATCHES(PATCH) TILE_SPLITS(SPLIT)};
 #undef ROW
 #undef PATCH
+#undef SPLIT
 
 static int32_t known(int32_t variant)
 {
@@ -24,12 +26,12 @@ static int32_t known(int32_t variant)
 
 int64_t kernel_tile_line(int32_t variant)
 {
-    return rows[known(variant)].columns < 128 ? 64 : 128;
+    return rows[known(variant)].columns;
 }
 
 int64_t kernel_tile_step(int32_t variant)
 {
-    return rows[known(variant)].line;
+    return rows[known(variant)].step;
 }
 
 cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p)

@@ -462,14 +462,14 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 /* --- launching --- */
 
-/* Where the sources and their weights lie, as boxes of the shape's rows and columns. */
-template <class S> struct hopper_sources sources_of(const struct kernel_tile &p)
+/* Where the sources and their weights lie, as boxes of so many rows and the shape's columns. */
+template <class S> struct hopper_sources sources_of(const struct kernel_tile &p, int tall)
 {
     const void *weights[2] = {p.weights, p.second.weights};
     struct hopper_sources s = {
         p.second.depth ? 2 : 1,
-        {{p.x, p.x_dtype, p.rows, p.depth, &p.image, S::TALL, S::LINE},
-         {p.second.x, p.x_dtype, p.rows, p.second.depth, &p.second.image, S::TALL, S::LINE}},
+        {{p.x, p.x_dtype, p.rows, p.depth, &p.image, tall, S::LINE},
+         {p.second.x, p.x_dtype, p.rows, p.second.depth, &p.second.image, tall, S::LINE}},
         {}};
     for (int i = 0; i < s.n; i++) {
         int64_t deep = kernel_tile_depth(s.a[i].image, s.a[i].depth, S::LINE);
@@ -527,7 +527,7 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_tile &
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
     if (!counts(p, S::LINE, S::COLUMNS))
         return cudaErrorNotSupported;
-    struct hopper_sources from = sources_of<S>(p);
+    struct hopper_sources from = sources_of<S>(p, S::TALL);
     struct hopper_tensor y = results_of<S>(p, p.y);
     struct hopper_tensor residual = results_of<S>(p, p.residual ? p.residual : p.y);
     if (!hopper_sources_fit(&from) || !hopper_tensor_fits(&y) || !hopper_tensor_fits(&residual))

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/patch.cuh"
 #include "kernels/cuda/tile.cuh"
+#include "kernels/cuda/tile_split.cuh"
 
 namespace tile
 {
@@ -29,6 +30,19 @@ namespace tile
     R(64, 4, 3)                                                                                    \
     R(128, 2, 3)
 
+/* Behind them, R(columns, stages, bytes of a step, blocks that share a tile): see split.cuh */
+#define TILE_SPLITS(R)                                                                             \
+    R(32, 8, 128, 1)                                                                               \
+    R(32, 8, 128, 2)                                                                               \
+    R(32, 8, 128, 4)                                                                               \
+    R(32, 8, 128, 8)                                                                               \
+    R(64, 5, 128, 1)                                                                               \
+    R(64, 5, 128, 2)                                                                               \
+    R(64, 5, 128, 4)                                                                               \
+    R(64, 5, 128, 8)                                                                               \
+    R(64, 8, 64, 1)                                                                                \
+    R(64, 8, 64, 2)
+
 typedef cudaError_t (*launch_fn)(const struct kernel_call *call, const struct kernel_tile &p);
 
 template <class X> cudaError_t launch(const struct kernel_call *call, const struct kernel_tile &p)
@@ -36,9 +50,12 @@ template <class X> cudaError_t launch(const struct kernel_call *call, const stru
 #define ROW(columns, stay, stages, slots, line)                                                    \
     launch_of<shape<X, columns, stay, stages, slots, line>>,
 #define PATCH(line, stages, slots) patch::launch_bytes<X, line, stages, slots>,
-    static const launch_fn rows[] = {TILE_SHAPES(ROW) TILE_PATCHES(PATCH)};
+#define SPLIT(columns, stages, line, blocks)                                                       \
+    launch_split<split_shape<X, columns, stages, line>, blocks>,
+    static const launch_fn rows[] = {TILE_SHAPES(ROW) TILE_PATCHES(PATCH) TILE_SPLITS(SPLIT)};
 #undef ROW
 #undef PATCH
+#undef SPLIT
     static_assert(sizeof(rows) / sizeof(*rows) == KERNEL_TILE_VARIANTS, "each has its number");
     if (call->variant < 1 || call->variant > KERNEL_TILE_VARIANTS)
         return cudaErrorNotSupported;

@@ -245,7 +245,7 @@ static bool add_usual(struct ir_graph *g, uint64_t *random, uint32_t axis)
 static bool make_matmul_wide(struct ir_graph *g, uint64_t *random)
 {
     int64_t m = PICK(random, 1, 5, 16, 64), n = PICK(random, 16, 64, 96, 144);
-    int64_t k = PICK(random, 16, 64, 208), lead = PICK(random, 0, 0, 3);
+    int64_t k = PICK(random, 16, 64, 208, 1040), lead = PICK(random, 0, 0, 3);
     bool trans = chance(random, 50);
     uint32_t in[3] = {
         add_input(g, DTYPE_F32, lead ? DIMS(lead, m, k) : DIMS(m, k)),

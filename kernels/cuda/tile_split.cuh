@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products of bytes of few rows: split.cuh, with what tile.cuh does to sums. Blocks send each other
+ * sums of integers, so that a result does not depend on how many there are. 8 columns of a row are
+ * 8 bytes, which a thread reads of the residual and writes by itself.
+ */
+#ifndef INFERD_KERNELS_CUDA_TILE_SPLIT_CUH
+#define INFERD_KERNELS_CUDA_TILE_SPLIT_CUH
+
+#include "kernels/cuda/split.cuh"
+#include "kernels/cuda/tile.cuh"
+
+namespace tile
+{
+
+struct split_job : job {
+    int rows, cols;
+    const unsigned char *from; /* residuals */
+    unsigned char *y;
+};
+
+/* One row's 8 columns. Columns are multiples of 8: all of them are there, or none. */
+struct split_operands {
+    static constexpr int FOURS = split::LANE / 4;
+    float4 scale[FOURS], bias[FOURS];
+    uint32_t z[FOURS];
+    int32_t sum[split::LANE];
+    bool there;
+    __device__ __forceinline__ split_operands(const split_job &j, int row, int column)
+        : z{}, sum{}, there(row < j.rows && column < j.cols)
+    {
+        /* The first 4 of each of a line's four threads lie in front of their last 4. */
+        int number = column - column % split::PART + column % split::PART / split::LANE * 4;
+#pragma unroll
+        for (int i = 0; i < FOURS; i++) {
+            scale[i] = __ldg(reinterpret_cast<const float4 *>(j.scale + number + 16 * i));
+            bias[i] = __ldg(reinterpret_cast<const float4 *>(j.bias + number + 16 * i));
+        }
+        if (there && j.residual) {
+            uint2 v = __ldg(
+                reinterpret_cast<const uint2 *>(j.from + (int64_t)row * j.cols + column));
+            z[0] = v.x, z[1] = v.y;
+        }
+    }
+    __device__ __forceinline__ void add(const split_job &, const uint4 &low, const uint4 &high)
+    {
+        const uint32_t w[split::LANE] = {low.x,  low.y,  low.z,  low.w,
+                                         high.x, high.y, high.z, high.w};
+#pragma unroll
+        for (int i = 0; i < split::LANE; i++)
+            sum[i] += (int32_t)w[i];
+    }
+    __device__ __forceinline__ void store(const split_job &j, int row, int column)
+    {
+        uint32_t out[FOURS];
+        if (!there)
+            return;
+#pragma unroll
+        for (int i = 0; i < FOURS; i++) {
+            const int32_t four[4] = {sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]};
+            out[i] = j.residual ? finish<true>(j, four, scale[i], bias[i], z[i])
+                                : finish<false>(j, four, scale[i], bias[i], 0);
+        }
+        *reinterpret_cast<uint2 *>(j.y + (int64_t)row * j.cols + column) =
+            make_uint2(out[0], out[1]);
+    }
+};
+
+template <class X_, int COLUMNS, int STAGES, int LINE>
+struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
+    typedef X_ X;
+    typedef int32_t Sum;
+    typedef split_job job;
+    typedef split_operands operands;
+    static constexpr int TALL = split::SLAB;
+    __device__ static __forceinline__ void product(Sum (&sum)[COLUMNS / 2], uint64_t a, uint64_t b,
+                                                   int keep)
+    {
+        wgmma_bytes<X, int8_t>(sum, a, b, keep);
+    }
+    __device__ static __forceinline__ void multiply(split::work<split_shape> &steps, int,
+                                                    Sum (&sum)[COLUMNS / 2])
+    {
+        steps.until(steps.j.job.deep.steps, sum);
+    }
+};
+
+/* Results and residuals of 8 bytes at a time. */
+inline bool split_stores(const struct kernel_tile &p)
+{
+    const int whole = split::LANE;
+    return p.cols % whole == 0 && (uintptr_t)p.y % whole == 0 && (uintptr_t)p.residual % whole == 0;
+}
+
+template <class S, int BLOCKS>
+cudaError_t launch_split(const struct kernel_call *call, const struct kernel_tile &p)
+{
+    if (!counts(p, S::LINE, S::COLUMNS) || !split_stores(p) || p.second.depth)
+        return cudaErrorNotSupported;
+    struct split::todo<split_job> j = {{}, BLOCKS, (int)min(p.rows, (int64_t)split::SLAB)};
+    struct hopper_sources from = sources_of<S>(p, j.tall);
+    if (!hopper_sources_fit(&from))
+        return cudaErrorNotSupported;
+    static_cast<job &>(j.job) = job_of<S>(p, from);
+    j.job.rows = (int)p.rows;
+    j.job.cols = (int)p.cols;
+    j.job.from = static_cast<const unsigned char *>(p.residual);
+    j.job.y = static_cast<unsigned char *>(p.y);
+    if (!split::is_for(call, BLOCKS, (int64_t)j.job.m_tiles * j.job.n_tiles, j.job.deep.steps))
+        return cudaErrorNotSupported;
+    return call->dry ? cudaSuccess : split::launch<S>(call, from, j);
+}
+
+} // namespace tile
+
+#endif
