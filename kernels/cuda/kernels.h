@@ -358,15 +358,16 @@ enum {
  *         `high`
  *
  * x [rows, depth] and residual and y [rows, cols] are dense, I8 or U8 each, x may be images; rows
- * of each are whole 16 bytes; from SPLIT on, those of residual and y whole 8 bytes, and there is
- * one source. What lies outside of an image is 0. Residual and y are counted from 128 if they are
- * U8: so are bias, low and high. Weights, scale and bias are packed: column c of the weights is row
- * kernel_tile_row(v, c) of [kernel_tile_rows(cols), kernel_tile_depth(image, depth, step)] (a tap
- * has kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale and bias are numbers
+ * of each are whole 16 bytes; from SPLIT on, those of residual and y whole 8 bytes. What lies
+ * outside of an image is 0. Residual and y are counted from 128 if they are U8: so are bias, low
+ * and high. Weights, scale and bias are packed: column c of the weights is row kernel_tile_row(v,
+ * c) of [kernel_tile_rows(cols), kernel_tile_depth(image, depth, step)] (a tap has
+ * kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale and bias are numbers
  * kernel_tile_number(v, c) of kernel_tile_rows(cols); all else is 0.
  *
  * With a second source sum(x w) is round(ratio[c] sum(x w)) + sum(second.x second.w), where ratio
- * is packed like scale, and second.x has the type of x. */
+ * is packed like scale, and second.x has the type of x; from SPLIT on, floats that are not rounded
+ * are added. */
 struct kernel_tile {
     int64_t rows, cols, depth;
     struct kernel_images image;

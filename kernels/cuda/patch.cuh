@@ -108,7 +108,8 @@ template <class X_> struct bytes {
                                            const uint16_t (&z)[2], uint16_t (&out)[2]) const
     {
         uint32_t both = RESIDUAL ? z[0] | (uint32_t)z[1] << 16 : 0;
-        uint32_t word = tile::finish<RESIDUAL>(j, four, scale, bias, both);
+        const float sum[4] = {(float)four[0], (float)four[1], (float)four[2], (float)four[3]};
+        uint32_t word = tile::finish<RESIDUAL>(j, sum, scale, bias, both);
         out[0] = (uint16_t)word;
         out[1] = (uint16_t)(word >> 16);
     }

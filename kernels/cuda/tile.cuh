@@ -198,11 +198,11 @@ __device__ __forceinline__ uint32_t four_bytes(int a, int b, int c, int d)
 
 /* Four neighbouring results; z: their residuals as they lie in memory. */
 template <bool RESIDUAL>
-__device__ __forceinline__ uint32_t finish(const job &j, const int32_t (&sum)[4], const float4 &s,
+__device__ __forceinline__ uint32_t finish(const job &j, const float (&sum)[4], const float4 &s,
                                            const float4 &b, uint32_t z)
 {
-    float v[4] = {fmaf((float)sum[0], s.x, b.x), fmaf((float)sum[1], s.y, b.y),
-                  fmaf((float)sum[2], s.z, b.z), fmaf((float)sum[3], s.w, b.w)};
+    float v[4] = {fmaf(sum[0], s.x, b.x), fmaf(sum[1], s.y, b.y), fmaf(sum[2], s.z, b.z),
+                  fmaf(sum[3], s.w, b.w)};
     z ^= j.residual_turn;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -250,8 +250,8 @@ __device__ __forceinline__ void results(const job &j, const int32_t (&sum)[S::CO
 #pragma unroll
             for (int up = 0; up < 2; up++) {
                 const int first = 4 * (box * S::BOX / 8 + 2 * q) + 2 * up;
-                const int32_t four[4] = {sum[first], sum[first + 1], sum[first + 4],
-                                         sum[first + 5]};
+                const float four[4] = {(float)sum[first], (float)sum[first + 1],
+                                       (float)sum[first + 4], (float)sum[first + 5]};
                 out[up][q] = finish<RESIDUAL>(j, four, s, b, RESIDUAL ? z[up][q] : 0);
             }
         }
@@ -261,6 +261,22 @@ __device__ __forceinline__ void results(const job &j, const int32_t (&sum)[S::CO
             for (int c = 0; c < CHUNKS; c++)
                 shared_put(at[up][c], make_uint4(out[up][4 * c], out[up][4 * c + 1],
                                                  out[up][4 * c + 2], out[up][4 * c + 3]));
+    }
+}
+
+/* Calls `put` with each of a thread's sums of the first source, in units of the second one. */
+template <int N, class F>
+__device__ __forceinline__ void converted(const job &j, const int32_t (&sum)[N], int column,
+                                          const F &put)
+{
+    int t4 = (int)threadIdx.x % 4 * 4;
+#pragma unroll
+    for (int q = 0; q < N / 8; q++) {
+        float4 by = __ldg(reinterpret_cast<const float4 *>(j.ratio + column + q * 16 + t4));
+        const float each[4] = {by.x, by.y, by.z, by.w};
+#pragma unroll
+        for (int i = 0; i < 8; i++) /* two columns, of rows g and g + 8, and two more */
+            put(8 * q + i, (float)sum[8 * q + i] * each[i / 4 * 2 + i % 2]);
     }
 }
 
@@ -326,22 +342,6 @@ template <class S> struct consumer {
         wgmma_hold(sum);
     }
 
-    /* From the first source's units to the second one's. */
-    __device__ __forceinline__ void convert(int32_t (&sum)[S::COLUMNS / 2], int column)
-    {
-        int t4 = (int)threadIdx.x % 4 * 4;
-#pragma unroll
-        for (int q = 0; q < S::COLUMNS / 16; q++) {
-            float4 by = __ldg(reinterpret_cast<const float4 *>(j.ratio + column + q * 16 + t4));
-            const float each[4] = {by.x, by.y, by.z, by.w};
-#pragma unroll
-            for (int i = 0; i < 8; i++) { /* two columns, of rows g and g + 8, and two more */
-                int32_t &one = sum[8 * q + i];
-                one = nearest((float)one * each[i / 4 * 2 + i % 2]);
-            }
-        }
-    }
-
     /* All products are done. */
     __device__ __forceinline__ void settle(int32_t (&sum)[S::COLUMNS / 2], int before)
     {
@@ -358,7 +358,7 @@ template <class S> struct consumer {
         for (int k = 0; k < j.deep.steps; k++) {
             if (k == j.deep.first) {
                 settle(sum, before);
-                convert(sum, column);
+                converted(j, sum, column, [&](int i, float v) { sum[i] = nearest(v); });
                 before = -1;
             }
             if (!S::SHARES && !again)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Products of bytes of few rows: split.cuh, with what tile.cuh does to sums. Blocks send each other
- * sums of integers, so that a result does not depend on how many there are. 8 columns of a row are
- * 8 bytes, which a thread reads of the residual and writes by itself.
+ * sums of integers, so that a result does not depend on how many there are. Of two sources they
+ * send floats in units of the second one: for integers each block would have to round its part. 8
+ * columns of a row are 8 bytes, which a thread reads of the residual and writes by itself.
  */
 #ifndef INFERD_KERNELS_CUDA_TILE_SPLIT_CUH
 #define INFERD_KERNELS_CUDA_TILE_SPLIT_CUH
@@ -15,6 +16,7 @@ namespace tile
 
 struct split_job : job {
     int rows, cols;
+    bool floats; /* that blocks send, in place of integers */
     const unsigned char *from; /* residuals */
     unsigned char *y;
 };
@@ -24,7 +26,7 @@ struct split_operands {
     static constexpr int FOURS = split::LANE / 4;
     float4 scale[FOURS], bias[FOURS];
     uint32_t z[FOURS];
-    int32_t sum[split::LANE];
+    int32_t sum[split::LANE]; /* or floats as they lie */
     bool there;
     __device__ __forceinline__ split_operands(const split_job &j, int row, int column)
         : z{}, sum{}, there(row < j.rows && column < j.cols)
@@ -42,13 +44,14 @@ struct split_operands {
             z[0] = v.x, z[1] = v.y;
         }
     }
-    __device__ __forceinline__ void add(const split_job &, const uint4 &low, const uint4 &high)
+    __device__ __forceinline__ void add(const split_job &j, const uint4 &low, const uint4 &high)
     {
         const uint32_t w[split::LANE] = {low.x,  low.y,  low.z,  low.w,
                                          high.x, high.y, high.z, high.w};
 #pragma unroll
         for (int i = 0; i < split::LANE; i++)
-            sum[i] += (int32_t)w[i];
+            sum[i] = j.floats ? __float_as_int(__int_as_float(sum[i]) + __uint_as_float(w[i]))
+                              : sum[i] + (int32_t)w[i];
     }
     __device__ __forceinline__ void store(const split_job &j, int row, int column)
     {
@@ -57,7 +60,10 @@ struct split_operands {
             return;
 #pragma unroll
         for (int i = 0; i < FOURS; i++) {
-            const int32_t four[4] = {sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]};
+            float four[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                four[k] = j.floats ? __int_as_float(sum[4 * i + k]) : (float)sum[4 * i + k];
             out[i] = j.residual ? finish<true>(j, four, scale[i], bias[i], z[i])
                                 : finish<false>(j, four, scale[i], bias[i], 0);
         }
@@ -78,10 +84,33 @@ struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
     {
         wgmma_bytes<X, int8_t>(sum, a, b, keep);
     }
-    __device__ static __forceinline__ void multiply(split::work<split_shape> &steps, int,
+    /* The block's products of a source, of whose steps it may have none. */
+    __device__ static __forceinline__ void source(split::work<split_shape> &steps, int end,
+                                                  Sum (&sum)[COLUMNS / 2])
+    {
+        if (steps.k < end) {
+            steps.until(end, sum);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++)
+            sum[i] = 0;
+    }
+    __device__ static __forceinline__ void multiply(split::work<split_shape> &steps, int column,
                                                     Sum (&sum)[COLUMNS / 2])
     {
-        steps.until(steps.j.job.deep.steps, sum);
+        const job &j = steps.j.job;
+        if (!j.floats) {
+            steps.until(j.deep.steps, sum);
+            return;
+        }
+        float first[COLUMNS / 2];
+        source(steps, j.deep.first, sum);
+        converted(j, sum, column, [&](int i, float v) { first[i] = v; });
+        source(steps, j.deep.steps, sum);
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++)
+            sum[i] = __float_as_int(first[i] + (float)sum[i]);
     }
 };
 
@@ -95,7 +124,7 @@ inline bool split_stores(const struct kernel_tile &p)
 template <class S, int BLOCKS>
 cudaError_t launch_split(const struct kernel_call *call, const struct kernel_tile &p)
 {
-    if (!counts(p, S::LINE, S::COLUMNS) || !split_stores(p) || p.second.depth)
+    if (!counts(p, S::LINE, S::COLUMNS) || !split_stores(p))
         return cudaErrorNotSupported;
     struct split::todo<split_job> j = {{}, BLOCKS, (int)min(p.rows, (int64_t)split::SLAB)};
     struct hopper_sources from = sources_of<S>(p, j.tall);
@@ -104,6 +133,7 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_til
     static_cast<job &>(j.job) = job_of<S>(p, from);
     j.job.rows = (int)p.rows;
     j.job.cols = (int)p.cols;
+    j.job.floats = from.n > 1;
     j.job.from = static_cast<const unsigned char *>(p.residual);
     j.job.y = static_cast<unsigned char *>(p.y);
     if (!split::is_for(call, BLOCKS, (int64_t)j.job.m_tiles * j.job.n_tiles, j.job.deep.steps))

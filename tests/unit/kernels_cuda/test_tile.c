@@ -2,7 +2,8 @@
 /*
  * Products and convolutions of bytes on Hopper: every row of the kernel's table, on shapes whose
  * edges lie within tiles. Sums are exact, so that each result is what one rounding of scale, bias
- * and residual gives, or its neighbour where that lies within a thousandth of a tie.
+ * and residual gives, or its neighbour where that lies within two thousandths of a tie: as much as
+ * half a unit of the second of two sources, to which some kernels round the first one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -169,7 +170,7 @@ static int64_t wrong_ones(const struct tile_case *c, const struct data *d, int64
     for (int64_t at = 0; at < d->rows * c->filters; at++) {
         double want = fmin(fmax(d->want[at], -128), 127);
         int got = whole(c->y, d->y[at]) - (c->y == DTYPE_U8 ? 128 : 0);
-        if (fabs(got - want) > 0.5 + 1e-3 && wrong++ == 0)
+        if (fabs(got - want) > 0.5 + 2e-3 && wrong++ == 0)
             *first = at;
     }
     return wrong;
@@ -439,7 +440,7 @@ static void test_two_sources(void **state)
     static const struct pair_case cases[] = {
         {{ROWS(140, 64), 256, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
          {ROWS(140, 48), 256, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
-         10},
+         12},
         {{ROWS(700, 144), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 1},
          {ROWS(700, 208), 144, DTYPE_U8, DTYPE_NONE, DTYPE_U8, 0, 127, 1},
          8},
@@ -452,7 +453,13 @@ static void test_two_sources(void **state)
           0,
           127,
           132},
-         5},
+         13},
+        {{ROWS(70, 128), 72, DTYPE_U8, DTYPE_I8, DTYPE_U8, -128, 127, 132},
+         {ROWS(70, 2576), 72, DTYPE_U8, DTYPE_NONE, DTYPE_U8, 0, 127, 132},
+         10},
+        {{ROWS(3, 3088), 96, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 100, 132},
+         {ROWS(3, 144), 96, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 132},
+         13},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct tile_case *c = &cases[i].first;
@@ -551,7 +558,11 @@ static void test_left_out(void **state)
         {ROWS(1300, 256), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 2},
         {ROWS(1300, 320), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
         0};
-    int faults = left_out_of_pair(&pair, 8);
+    static const struct pair_case few = {
+        {ROWS(70, 2832), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
+        {ROWS(70, 2816), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 132},
+        0};
+    int faults = left_out_of_pair(&pair, 8) + left_out_of_pair(&few, 16);
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++)
         faults += left_out_of(&kernels[i].c, kernels[i].variant);
     assert_true(faults >= 30);
