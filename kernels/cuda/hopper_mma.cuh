@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Hopper's matrix products, wgmma: 64 rows of A times n columns of B by a warpgroup, one k step of
- * 32 bytes (16 numbers of 16 bits, or 32 bytes) each, summed in fp32 registers; of bytes in int32.
+ * 32 bytes (16 numbers of 16 bits, or 32 bytes) each, summed in fp32 registers; of integers in
+ * int32.
  *
  * Result fragment, for thread t of the warpgroup, w = t / 32, g = t % 32 / 4, q = t % 4:
  *   d[4j + e]      row 16w + g,      column 8j + 2q + e     (e = 0, 1)
@@ -205,6 +206,12 @@ void wgmma_registers(float (&d)[R], const uint32_t (&a)[P], int at, uint64_t b, 
                  " {" HOPPER_NAMES_##r "}, %" a_at ", %" b_at ", p, 1, 1, 0, 0;\n}\n"              \
                  : HOPPER_SUMS_##r                                                                 \
                  : "l"(a), "l"(b), "r"(keep))
+#define HOPPER_PRODUCT_F8(n, r, a_at, b_at, k_at)                                                  \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" k_at ", 0;\n"                                \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k32.f32.e4m3.e4m3 {" HOPPER_NAMES_##r      \
+                 "}, %" a_at ", %" b_at ", p, 1, 1;\n}\n"                                          \
+                 : HOPPER_SUMS_##r                                                                 \
+                 : "l"(a), "l"(b), "r"(keep))
 /* n, r, and the numbers of three operands behind r registers */
 #define HOPPER_WGMMA(n, r, a_at, b_at, k_at)                                                       \
     template <class T>                                                                             \
@@ -212,8 +219,10 @@ void wgmma_registers(float (&d)[R], const uint32_t (&a)[P], int at, uint64_t b, 
     {                                                                                              \
         if constexpr (number_of<T>::dtype == DTYPE_F16)                                            \
             HOPPER_PRODUCT(n, r, a_at, b_at, k_at, "f16");                                         \
-        else                                                                                       \
+        else if constexpr (number_of<T>::dtype == DTYPE_BF16)                                      \
             HOPPER_PRODUCT(n, r, a_at, b_at, k_at, "bf16");                                        \
+        else                                                                                       \
+            HOPPER_PRODUCT_F8(n, r, a_at, b_at, k_at);                                             \
     }
 /* d = a b + (keep ? d : 0) */
 HOPPER_WGMMA("32", 16, "16", "17", "18")
@@ -225,6 +234,7 @@ HOPPER_WGMMA("208", 104, "104", "105", "106")
 HOPPER_WGMMA("256", 128, "128", "129", "130")
 #undef HOPPER_WGMMA
 #undef HOPPER_PRODUCT
+#undef HOPPER_PRODUCT_F8
 
 #define HOPPER_PRODUCT(n, r, a_at, b_at, k_at, type)                                               \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" k_at ", 0;\n"                                \

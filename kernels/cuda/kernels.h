@@ -365,6 +365,14 @@ enum {
  * kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale and bias are numbers
  * kernel_tile_number(v, c) of kernel_tile_rows(cols); all else is 0.
  *
+ * Or of FP8 (E4M3): x, weights, residual and y are F8 then, and
+ *
+ *     v = func(scale[c] sum(x w) + bias[c] + residual_step residual)
+ *     y = round(to v), v not below `low`, not above `high`
+ *
+ * where the residual stands behind func if it is `late`. func: IR_UNARY_IDENTITY, RELU, GELU,
+ * GELU_TANH, or SWISH with `alpha`. There is one source.
+ *
  * With a second source sum(x w) is round(ratio[c] sum(x w)) + sum(second.x second.w), where ratio
  * is packed like scale, and second.x has the type of x; from SPLIT on, floats that are not rounded
  * are added. */
@@ -381,6 +389,9 @@ struct kernel_tile {
     const void *x, *weights, *residual; /* residual may be NULL */
     const float *scale, *bias;
     float residual_step, low, high;
+    int32_t func; /* and all below: of F8 */
+    float alpha, to;
+    bool late;
     void *y;
 };
 

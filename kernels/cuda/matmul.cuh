@@ -18,7 +18,7 @@
 #ifndef INFERD_KERNELS_CUDA_MATMUL_CUH
 #define INFERD_KERNELS_CUDA_MATMUL_CUH
 
-#include "base/op_enums.h"
+#include "kernels/cuda/activate.cuh"
 #include "kernels/cuda/hopper_mma.cuh"
 #include "kernels/cuda/hopper_window.cuh"
 
@@ -114,56 +114,6 @@ __device__ __forceinline__ void produce(const ring<S> &r, const hopper_maps &m, 
 
 /* --- what happens to sums --- */
 
-/* x times the normal distribution, which is 1/2 + x p(x^2), saturated: to |x| = 4.2 within 1.4e-5,
- * beyond within 5e-5, where p keeps growing. No exponential: those units do 16 a clock, and a tile
- * has 32,768 values. Infinities and NaN as in math_gelu. */
-__device__ __forceinline__ float gelu(float x)
-{
-    float w = x * x, p = 4.92382052e-11f;
-    p = fmaf(p, w, -4.79566326e-09f);
-    p = fmaf(p, w, 2.07247675e-07f);
-    p = fmaf(p, w, -5.2895653e-06f);
-    p = fmaf(p, w, 8.9835952e-05f);
-    p = fmaf(p, w, -0.00108645907f);
-    p = fmaf(p, w, 0.00974094036f);
-    p = fmaf(p, w, -0.066222077f);
-    p = fmaf(p, w, 0.398834578f);
-    return x * fma_saturated(x, p, 0.5f);
-}
-
-__device__ __forceinline__ float gelu_tanh(float x)
-{
-    float t = tanh_fast(x * fmaf(x * x, 0.0356774081f, 0.797884561f)), half = 0.5f * x;
-    return fmaf(half, t, half);
-}
-
-__device__ __forceinline__ float swish(float x, float alpha)
-{
-    return x * __fdividef(1.0f, 1.0f + exp2_fast(x * alpha * -1.44269504f));
-}
-
-/* One branch for all values, which is the same in all threads. */
-template <int N> __device__ __forceinline__ void activate(const job &j, float (&v)[N])
-{
-    if (j.func == IR_UNARY_RELU) {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = v[i] < 0 ? 0 : v[i];
-    } else if (j.func == IR_UNARY_GELU) {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = gelu(v[i]);
-    } else if (j.func == IR_UNARY_GELU_TANH) {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = gelu_tanh(v[i]);
-    } else if (j.func == IR_UNARY_SWISH) {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = swish(v[i], j.alpha);
-    }
-}
-
 /* LANE numbers of 16 bits at element `at`, of which `left` are there. */
 __device__ __forceinline__ uint4 fetch(const void *from, int64_t at, int left, bool whole)
 {
@@ -254,7 +204,7 @@ __device__ __forceinline__ void finish(const job &j, const float (&sum)[S::COLUM
             v[up * LANE + i] = fmaf(sum[4 * (4 * part + i / 2) + 2 * up + i % 2], j.scale, bias[i]);
     if (j.residual && !j.late)
         add_residual<typename S::T>(with, v);
-    activate(j, v);
+    activate::values(j.func, j.alpha, v);
     if (j.residual && j.late)
         add_residual<typename S::T>(with, v);
 #pragma unroll

@@ -40,7 +40,7 @@ template <class T> struct split_operands {
 #pragma unroll
         for (int i = 0; i < LANE; i++)
             v[i] = fmaf(v[i], j.scale, with[i]) + (j.late ? 0 : z[i]);
-        activate(j, v);
+        activate::values(j.func, j.alpha, v);
 #pragma unroll
         for (int i = 0; i < LANE; i++)
             v[i] += j.late ? z[i] : 0;

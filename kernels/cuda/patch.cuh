@@ -74,7 +74,7 @@ template <class T> struct floats {
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 v[i] += w[i];
-        matmul::activate(j, v);
+        activate::values(j.func, j.alpha, v);
         if (RESIDUAL && j.late)
 #pragma unroll
             for (int i = 0; i < 4; i++)
@@ -86,7 +86,8 @@ template <class T> struct floats {
 
 template <class X_> struct bytes {
     typedef X_ X;
-    typedef int32_t sum;
+    typedef tile::kind<X> K;
+    typedef typename K::Sum sum;
     typedef uint16_t pair;
     typedef struct tile::job job;
     float4 scale, bias;
@@ -98,18 +99,18 @@ template <class X_> struct bytes {
         scale = make_float4(s.x, s.y, s.x, s.y);
         bias = make_float4(b.x, b.y, b.x, b.y);
     }
-    __device__ static __forceinline__ void multiply(int32_t (&sums)[PIXELS / 2], uint64_t weights,
+    __device__ static __forceinline__ void multiply(sum (&sums)[PIXELS / 2], uint64_t weights,
                                                     uint64_t pixels, int keep)
     {
-        wgmma_bytes<int8_t, X>(sums, weights, pixels, keep);
+        K::multiply_turned(sums, weights, pixels, keep);
     }
     template <bool RESIDUAL>
-    __device__ __forceinline__ void finish(const job &j, const int32_t (&four)[4],
+    __device__ __forceinline__ void finish(const job &j, const sum (&four)[4],
                                            const uint16_t (&z)[2], uint16_t (&out)[2]) const
     {
         uint32_t both = RESIDUAL ? z[0] | (uint32_t)z[1] << 16 : 0;
-        const float sum[4] = {(float)four[0], (float)four[1], (float)four[2], (float)four[3]};
-        uint32_t word = tile::finish<RESIDUAL>(j, sum, scale, bias, both);
+        const float v[4] = {(float)four[0], (float)four[1], (float)four[2], (float)four[3]};
+        uint32_t word = K::template finish<RESIDUAL>(j, v, scale, bias, both);
         out[0] = (uint16_t)word;
         out[1] = (uint16_t)(word >> 16);
     }

@@ -34,9 +34,21 @@ int64_t kernel_tile_step(int32_t variant)
     return rows[known(variant)].step;
 }
 
+/* Floats from end to end. */
+static cudaError_t floats(const struct kernel_call *call, const struct kernel_tile *p)
+{
+    bool fit = p->y_dtype == DTYPE_F8 && (!p->residual || p->residual_dtype == DTYPE_F8) &&
+               activate::knows(p->func) && !p->second.depth;
+    return fit ? tile::launch_f8(call, *p) : cudaErrorNotSupported;
+}
+
 cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p)
 {
-    if (call->capability != 90 || !is_byte(p->x_dtype) || !is_byte(p->y_dtype) ||
+    if (call->capability != 90)
+        return cudaErrorNotSupported;
+    if (p->x_dtype == DTYPE_F8)
+        return floats(call, p);
+    if (!is_byte(p->x_dtype) || !is_byte(p->y_dtype) ||
         (p->residual && !is_byte(p->residual_dtype)))
         return cudaErrorNotSupported;
     return p->x_dtype == DTYPE_I8 ? tile::launch_i8(call, *p) : tile::launch_u8(call, *p);

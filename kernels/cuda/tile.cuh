@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products and convolutions of 8-bit integers on Hopper, from windows of x to results of 8 bits in
+ * Products and convolutions of 8-bit numbers on Hopper, from windows of x to results of 8 bits in
  * one launch: wgmma, and tensor copies for everything that is large, results and residuals too.
  * docs/kernels.md has a drawing.
  *
@@ -19,7 +19,7 @@
  * Lines of 128 bytes are swizzled, so that the eight rows which a quarter of a warp writes at a
  * time lie in different banks.
  *
- * UINT8 is computed as INT8: q - 128 is q with its highest bit turned.
+ * tile_kind.cuh has what differs between integers and floats.
  *
  * Sums of two sources count in other units. When all of the first source has been added, sums are
  * brought to the units of the second one and rounded, and the rest is added to them.
@@ -27,8 +27,7 @@
 #ifndef INFERD_KERNELS_CUDA_TILE_CUH
 #define INFERD_KERNELS_CUDA_TILE_CUH
 
-#include "kernels/cuda/hopper_mma.cuh"
-#include "kernels/cuda/hopper_window.cuh"
+#include "kernels/cuda/tile_kind.cuh"
 
 namespace tile
 {
@@ -38,18 +37,10 @@ constexpr int CONSUMERS = 2, THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
 constexpr int WARPS = HOPPER_WARPGROUP / 32;
 constexpr int FIRST_LOADER = CONSUMERS * WARPS; /* the number of the first warp that loads */
 
-struct job {
-    int m_tiles, n_tiles;
-    struct hopper_depth deep;
-    const float *scale, *bias, *ratio; /* ratio: units of the first source in those of the second */
-    float residual_step, low, high;
-    uint32_t residual_turn, turn; /* the highest bits of four bytes of U8 */
-    bool residual, limited;       /* limited: by `high` */
-};
-
 /* STAY 0: shared. */
-template <class X_, int COLUMNS_, int STAY_, int STAGES_, int SLOTS_, int LINE_> struct shape {
-    typedef X_ X;
+template <class X, int COLUMNS_, int STAY_, int STAGES_, int SLOTS_, int LINE_> struct shape {
+    typedef kind<X> K;
+    typedef typename K::Sum Sum;
     static constexpr int LINE = LINE_; /* bytes of a step */
     static constexpr int COLUMNS = COLUMNS_, STAY = STAY_, STAGES = STAGES_, SLOTS = SLOTS_;
     static constexpr bool SHARES = STAY == 0;
@@ -167,59 +158,10 @@ __device__ __forceinline__ void load_residual(const room<S> &r, const CUtensorMa
 
 /* --- results --- */
 
-__device__ __forceinline__ int nearest(float x)
-{
-#ifdef INFERD_EMULATE
-    return x != x ? 0 : (int)fminf(fmaxf(rintf(x), -1e9f), 1e9f);
-#else
-    return __float2int_rn(x);
-#endif
-}
-
-#ifdef INFERD_EMULATE
-inline uint32_t saturated(int v)
-{
-    return (uint32_t)(uint8_t)(v < -128 ? -128 : v > 127 ? 127 : v);
-}
-#endif
-
-/* Four integers, saturated, the first one lowest. */
-__device__ __forceinline__ uint32_t four_bytes(int a, int b, int c, int d)
-{
-#ifdef INFERD_EMULATE
-    return saturated(a) | saturated(b) << 8 | saturated(c) << 16 | saturated(d) << 24;
-#else
-    uint32_t high, word;
-    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, 0;" : "=r"(high) : "r"(d), "r"(c));
-    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(b), "r"(a), "r"(high));
-    return word;
-#endif
-}
-
-/* Four neighbouring results; z: their residuals as they lie in memory. */
-template <bool RESIDUAL>
-__device__ __forceinline__ uint32_t finish(const job &j, const float (&sum)[4], const float4 &s,
-                                           const float4 &b, uint32_t z)
-{
-    float v[4] = {fmaf(sum[0], s.x, b.x), fmaf(sum[1], s.y, b.y), fmaf(sum[2], s.z, b.z),
-                  fmaf(sum[3], s.w, b.w)};
-    z ^= j.residual_turn;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        if (RESIDUAL)
-            v[i] = fmaf((float)(int8_t)(z >> 8 * i), j.residual_step, v[i]);
-        v[i] = fmaxf(v[i], j.low);
-    }
-    if (j.limited)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            v[i] = fminf(v[i], j.high);
-    return four_bytes(nearest(v[0]), nearest(v[1]), nearest(v[2]), nearest(v[3])) ^ j.turn;
-}
-
 /* A thread's sums of rows g and g + 8 of its warp's 16 -> a slot of boxes of 64 lines. */
 template <class S, bool RESIDUAL>
-__device__ __forceinline__ void results(const job &j, const int32_t (&sum)[S::COLUMNS / 2],
+__device__ __forceinline__ void results(const job &j,
+                                        const typename S::Sum (&sum)[S::COLUMNS / 2],
                                         unsigned char *slot, int column)
 {
     constexpr int CHUNKS = S::BOX / 64, QUADS = S::BOX / 16;
@@ -252,7 +194,8 @@ __device__ __forceinline__ void results(const job &j, const int32_t (&sum)[S::CO
                 const int first = 4 * (box * S::BOX / 8 + 2 * q) + 2 * up;
                 const float four[4] = {(float)sum[first], (float)sum[first + 1],
                                        (float)sum[first + 4], (float)sum[first + 5]};
-                out[up][q] = finish<RESIDUAL>(j, four, s, b, RESIDUAL ? z[up][q] : 0);
+                out[up][q] =
+                    S::K::template finish<RESIDUAL>(j, four, s, b, RESIDUAL ? z[up][q] : 0);
             }
         }
 #pragma unroll
@@ -265,8 +208,8 @@ __device__ __forceinline__ void results(const job &j, const int32_t (&sum)[S::CO
 }
 
 /* Calls `put` with each of a thread's sums of the first source, in units of the second one. */
-template <int N, class F>
-__device__ __forceinline__ void converted(const job &j, const int32_t (&sum)[N], int column,
+template <class Sum, int N, class F>
+__device__ __forceinline__ void converted(const job &j, const Sum (&sum)[N], int column,
                                           const F &put)
 {
     int t4 = (int)threadIdx.x % 4 * 4;
@@ -304,7 +247,7 @@ __device__ __forceinline__ void take_slot(const R &r, int consumer, const hopper
 }
 
 template <class S> struct consumer {
-    typedef typename S::X X;
+    typedef typename S::Sum Sum;
     const room<S> &r;
     const job &j;
     const CUtensorMap *y;
@@ -326,7 +269,7 @@ template <class S> struct consumer {
     }
 
     /* The products of the stage at t. */
-    __device__ __forceinline__ void step(int32_t (&sum)[S::COLUMNS / 2], int k)
+    __device__ __forceinline__ void step(Sum (&sum)[S::COLUMNS / 2], int k)
     {
         uint32_t a = shared_address(r.stages + (ring * S::STAGES + t.at) * S::STAGE);
         uint32_t b = S::SHARES ? a + S::A : shared_address(r.weights + k * S::B);
@@ -336,14 +279,14 @@ template <class S> struct consumer {
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::LINE; i += 32)
-            wgmma_bytes<X, int8_t>(sum, descriptor_rows<S::LINE>(a + i),
-                                   descriptor_rows<S::LINE>(b + i), k > 0 || i > 0);
+            S::K::multiply(sum, descriptor_rows<S::LINE>(a + i), descriptor_rows<S::LINE>(b + i),
+                           k > 0 || i > 0);
         wgmma_commit();
         wgmma_hold(sum);
     }
 
     /* All products are done. */
-    __device__ __forceinline__ void settle(int32_t (&sum)[S::COLUMNS / 2], int before)
+    __device__ __forceinline__ void settle(Sum (&sum)[S::COLUMNS / 2], int before)
     {
         wgmma_wait<0>();
         wgmma_hold(sum);
@@ -351,14 +294,14 @@ template <class S> struct consumer {
     }
 
     /* All products of a tile. A stage is free when the products behind it are under way. */
-    __device__ __forceinline__ void multiply(int32_t (&sum)[S::COLUMNS / 2], int column)
+    __device__ __forceinline__ void multiply(Sum (&sum)[S::COLUMNS / 2], int column)
     {
         int before = -1;
 #pragma unroll 1
         for (int k = 0; k < j.deep.steps; k++) {
             if (k == j.deep.first) {
                 settle(sum, before);
-                converted(j, sum, column, [&](int i, float v) { sum[i] = nearest(v); });
+                converted(j, sum, column, [&](int i, float v) { sum[i] = S::K::whole(v); });
                 before = -1;
             }
             if (!S::SHARES && !again)
@@ -375,7 +318,7 @@ template <class S> struct consumer {
         settle(sum, before);
     }
 
-    __device__ __forceinline__ void store(const int32_t (&sum)[S::COLUMNS / 2], int row, int column)
+    __device__ __forceinline__ void store(const Sum (&sum)[S::COLUMNS / 2], int row, int column)
     {
         unsigned char *to = r.slots + (group * S::SLOTS + slot.at) * S::SLOT;
         take_slot<S::SLOTS>(r, group, slot, j.residual, leads, again);
@@ -397,7 +340,7 @@ template <class S> struct consumer {
     __device__ __forceinline__ void run(void)
     {
         for (walk<S> w(j, ring); w.more(); w.at += w.step) {
-            int32_t sum[S::COLUMNS / 2];
+            Sum sum[S::COLUMNS / 2];
             multiply(sum, w.column());
             store(sum, w.row() + (S::SHARES ? group * SLAB : 0), w.column());
         }
@@ -496,7 +439,11 @@ inline struct job finish_of(const struct kernel_tile &p)
     j.residual_step = p.residual_step;
     j.low = p.low;
     j.high = p.high;
-    j.limited = p.high < 127;
+    j.func = p.func;
+    j.alpha = p.alpha;
+    j.to = p.to;
+    j.late = p.late;
+    j.limited = p.x_dtype == DTYPE_F8 ? p.low > -FLT_MAX || p.high < FLT_MAX : p.high < 127;
     j.residual_turn = p.residual_dtype == DTYPE_U8 ? 0x80808080u : 0;
     j.turn = p.y_dtype == DTYPE_U8 ? 0x80808080u : 0;
     return j;

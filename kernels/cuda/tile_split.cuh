@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Products of bytes of few rows: split.cuh, with what tile.cuh does to sums. Blocks send each other
- * sums of integers, so that a result does not depend on how many there are. Of two sources they
- * send floats in units of the second one: for integers each block would have to round its part. 8
- * columns of a row are 8 bytes, which a thread reads of the residual and writes by itself.
+ * integers, so that a result does not depend on how many there are. Of two sources they send floats
+ * in units of the second one: for integers each block would have to round its part. 8 columns of a
+ * row are 8 bytes, which a thread reads of the residual and writes by itself.
  */
 #ifndef INFERD_KERNELS_CUDA_TILE_SPLIT_CUH
 #define INFERD_KERNELS_CUDA_TILE_SPLIT_CUH
@@ -22,7 +22,7 @@ struct split_job : job {
 };
 
 /* One row's 8 columns. Columns are multiples of 8: all of them are there, or none. */
-struct split_operands {
+template <class K> struct split_operands {
     static constexpr int FOURS = split::LANE / 4;
     float4 scale[FOURS], bias[FOURS];
     uint32_t z[FOURS];
@@ -64,25 +64,26 @@ struct split_operands {
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 four[k] = j.floats ? __int_as_float(sum[4 * i + k]) : (float)sum[4 * i + k];
-            out[i] = j.residual ? finish<true>(j, four, scale[i], bias[i], z[i])
-                                : finish<false>(j, four, scale[i], bias[i], 0);
+            out[i] = j.residual ? K::template finish<true>(j, four, scale[i], bias[i], z[i])
+                                : K::template finish<false>(j, four, scale[i], bias[i], 0);
         }
         *reinterpret_cast<uint2 *>(j.y + (int64_t)row * j.cols + column) =
             make_uint2(out[0], out[1]);
     }
 };
 
-template <class X_, int COLUMNS, int STAGES, int LINE>
+template <class X, int COLUMNS, int STAGES, int LINE>
 struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
-    typedef X_ X;
-    typedef int32_t Sum;
+    typedef kind<X> K;
+    typedef typename K::Sum Sum;
     typedef split_job job;
-    typedef split_operands operands;
+    typedef split_operands<K> operands;
+    static constexpr bool FLOATS = number_of<X>::dtype == DTYPE_F8;
     static constexpr int TALL = split::SLAB;
     __device__ static __forceinline__ void product(Sum (&sum)[COLUMNS / 2], uint64_t a, uint64_t b,
                                                    int keep)
     {
-        wgmma_bytes<X, int8_t>(sum, a, b, keep);
+        K::multiply(sum, a, b, keep);
     }
     /* The block's products of a source, of whose steps it may have none. */
     __device__ static __forceinline__ void source(split::work<split_shape> &steps, int end,
@@ -100,7 +101,7 @@ struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
                                                     Sum (&sum)[COLUMNS / 2])
     {
         const job &j = steps.j.job;
-        if (!j.floats) {
+        if (FLOATS || !j.floats) {
             steps.until(j.deep.steps, sum);
             return;
         }
@@ -110,7 +111,7 @@ struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
         source(steps, j.deep.steps, sum);
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++)
-            sum[i] = __float_as_int(first[i] + (float)sum[i]);
+            sum[i] = (Sum)word_of(first[i] + (float)sum[i]);
     }
 };
 
@@ -133,7 +134,7 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_til
     static_cast<job &>(j.job) = job_of<S>(p, from);
     j.job.rows = (int)p.rows;
     j.job.cols = (int)p.cols;
-    j.job.floats = from.n > 1;
+    j.job.floats = S::FLOATS || from.n > 1;
     j.job.from = static_cast<const unsigned char *>(p.residual);
     j.job.y = static_cast<unsigned char *>(p.y);
     if (!split::is_for(call, BLOCKS, (int64_t)j.job.m_tiles * j.job.n_tiles, j.job.deep.steps))

@@ -62,7 +62,8 @@ template <class X> cudaError_t launch(const struct kernel_call *call, const stru
     return rows[call->variant - 1](call, p);
 }
 
-/* tile_i8.cu, tile_u8.cu: by the type of x */
+/* tile_f8.cu, tile_i8.cu, tile_u8.cu: by the type of x */
+cudaError_t launch_f8(const struct kernel_call *call, const struct kernel_tile &p);
 cudaError_t launch_i8(const struct kernel_call *call, const struct kernel_tile &p);
 cudaError_t launch_u8(const struct kernel_call *call, const struct kernel_tile &p);
 

@@ -3,8 +3,10 @@
  * Products and convolutions of bytes on Hopper: every row of the kernel's table, on shapes whose
  * edges lie within tiles. Sums are exact, so that each result is what one rounding of scale, bias
  * and residual gives, or its neighbour where that lies within two thousandths of a tie: as much as
- * half a unit of the second of two sources, to which some kernels round the first one.
+ * half a unit of the second of two sources, to which some kernels round the first one. Sums of FP8
+ * are nearly so.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +26,12 @@ struct tile_case {
     int32_t blocks; /* multiprocessors */
 };
 
+/* What happens to sums of FP8. */
+struct bend {
+    int32_t func;
+    bool late;
+};
+
 struct data {
     int64_t rows, depth, taps;
     uint8_t *x, *residual, *y, *packed;
@@ -31,6 +39,7 @@ struct data {
     float *scale, *bias; /* of columns */
     float *packed_scale, *packed_bias;
     double *want;
+    struct bend bend;
 };
 
 /* A matrix. */
@@ -39,7 +48,8 @@ struct data {
         .images = (rows), .channels = (depth)                                                      \
     }
 
-static const float residual_step = 0.375F;
+static const float residual_step = 0.375F, alpha = 1.25F;
+static const float to = 8; /* steps of y in FP8 */
 
 static void *room(size_t bytes)
 {
@@ -49,27 +59,37 @@ static void *room(size_t bytes)
     return at;
 }
 
-static uint8_t *random_bytes(int64_t n)
+/* In FP8 below 8, and none is NaN. */
+static uint8_t *random_bytes(int64_t n, enum dtype dtype)
 {
-    uint8_t *to = room((size_t)n);
-    for (int64_t i = 0; i < n; i++)
-        to[i] = i % 7 ? (uint8_t)array_draw(256) : array_draw(2) ? 0x80 : 0x7f;
-    return to;
+    enum { SIGN = 0x80, EIGHT = 0x50 };
+    uint8_t *bytes = room((size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        bytes[i] = i % 7 ? (uint8_t)array_draw(256) : array_draw(2) ? 0x80 : 0x7f;
+        if (dtype == DTYPE_F8)
+            bytes[i] = (uint8_t)((bytes[i] & SIGN) | (bytes[i] % SIGN % EIGHT));
+    }
+    return bytes;
 }
 
-static int whole(enum dtype dtype, uint8_t byte)
+static double number(enum dtype dtype, uint8_t byte)
 {
-    return dtype == DTYPE_I8 ? (int8_t)byte : byte;
+    return dtype == DTYPE_F8 ? (double)f8_to_f32(byte) : dtype == DTYPE_I8 ? (int8_t)byte : byte;
 }
 
-static int64_t sum_of(const struct tile_case *c, const struct data *d, int64_t row, int64_t m)
+static double weight(const struct tile_case *c, int8_t byte)
+{
+    return number(c->x == DTYPE_F8 ? DTYPE_F8 : DTYPE_I8, (uint8_t)byte);
+}
+
+static double sum_of(const struct tile_case *c, const struct data *d, int64_t row, int64_t m)
 {
     const struct kernel_images *i = &c->i;
     const int8_t *w = d->w + m * d->depth;
-    int64_t sum = 0;
+    double sum = 0;
     if (!i->kernel[0]) {
         for (int64_t k = 0; k < d->depth; k++)
-            sum += whole(c->x, d->x[row * d->depth + k]) * w[k];
+            sum += number(c->x, d->x[row * d->depth + k]) * weight(c, w[k]);
         return sum;
     }
     int64_t q = row % i->out[1], p = row / i->out[1] % i->out[0], n = row / i->out[1] / i->out[0];
@@ -78,22 +98,50 @@ static int64_t sum_of(const struct tile_case *c, const struct data *d, int64_t r
         int64_t v = q * i->stride[1] - i->pad[1] + t % i->kernel[1] * i->dilation[1];
         bool inside = h >= 0 && h < i->in[0] && v >= 0 && v < i->in[1];
         for (int64_t k = 0; inside && k < i->channels; k++)
-            sum += whole(c->x, d->x[((n * i->in[0] + h) * i->in[1] + v) * i->channels + k]) *
-                   w[t * i->channels + k];
+            sum += number(c->x, d->x[((n * i->in[0] + h) * i->in[1] + v) * i->channels + k]) *
+                   weight(c, w[t * i->channels + k]);
     }
     return sum;
 }
 
-static void data_init(const struct tile_case *c, struct data *d)
+static double activated(int32_t func, double v)
+{
+    switch (func) {
+    case IR_UNARY_RELU:
+        return fmax(v, 0);
+    case IR_UNARY_GELU:
+        return v * erfc(-v * M_SQRT1_2) / 2;
+    case IR_UNARY_GELU_TANH:
+        return v / 2 * (1 + tanh(sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+    case IR_UNARY_SWISH:
+        return v / (1 + exp(-v * (double)alpha));
+    default:
+        return v;
+    }
+}
+
+/* The residual is that of element `at`, counted as it is. */
+static double result_of(const struct tile_case *c, const struct data *d, double sum, int64_t at)
+{
+    int64_t m = at % c->filters;
+    double z = c->residual == DTYPE_NONE ? 0 : number(c->residual, d->residual[at]);
+    double v = sum * (double)d->scale[m] + (double)d->bias[m];
+    z = (z - (c->residual == DTYPE_U8 ? 128 : 0)) * (double)residual_step;
+    v = activated(d->bend.func, v + (d->bend.late ? 0 : z)) + (d->bend.late ? z : 0);
+    v = fmin(fmax(v, (double)c->low), (double)c->high);
+    return c->y == DTYPE_F8 ? v * (double)to : v;
+}
+
+static void data_init_bent(const struct tile_case *c, const struct bend *bend, struct data *d)
 {
     const struct kernel_images *i = &c->i;
     bool images = i->kernel[0] > 0;
-    *d = (struct data){.taps = images ? (int64_t)i->kernel[0] * i->kernel[1] : 1};
+    *d = (struct data){.taps = images ? (int64_t)i->kernel[0] * i->kernel[1] : 1, .bend = *bend};
     d->rows = images ? i->images * i->out[0] * i->out[1] : i->images;
     d->depth = d->taps * i->channels;
-    d->x = random_bytes(i->images * (images ? i->in[0] * i->in[1] : 1) * i->channels);
-    d->w = (int8_t *)random_bytes(c->filters * d->depth);
-    d->residual = random_bytes(d->rows * c->filters);
+    d->x = random_bytes(i->images * (images ? i->in[0] * i->in[1] : 1) * i->channels, c->x);
+    d->w = (int8_t *)random_bytes(c->filters * d->depth, c->x);
+    d->residual = random_bytes(d->rows * c->filters, c->residual);
     d->y = room((size_t)(d->rows * c->filters));
     d->want = room((size_t)(d->rows * c->filters) * sizeof(double));
     d->scale = room((size_t)c->filters * sizeof(float));
@@ -101,16 +149,16 @@ static void data_init(const struct tile_case *c, struct data *d)
     for (int64_t m = 0; m < c->filters; m++) {
         d->scale[m] = (60.0F + (float)array_draw(60)) / (5000 * sqrtf((float)d->depth));
         d->bias[m] = (float)array_draw(100) - 50;
+        d->scale[m] *= c->x == DTYPE_F8 ? 200 : 1; /* results to either side of 56, its largest */
+        d->bias[m] /= c->x == DTYPE_F8 ? 5 : 1;
     }
-    for (int64_t r = 0; r < d->rows; r++)
-        for (int64_t m = 0; m < c->filters; m++) {
-            int64_t at = r * c->filters + m;
-            int z = c->residual == DTYPE_NONE ? 0 : whole(c->residual, d->residual[at]);
-            z -= c->residual == DTYPE_U8 ? 128 : 0;
-            double v = (double)sum_of(c, d, r, m) * (double)d->scale[m] + (double)d->bias[m] +
-                       z * (double)residual_step;
-            d->want[at] = fmin(fmax(v, (double)c->low), (double)c->high);
-        }
+    for (int64_t at = 0; at < d->rows * c->filters; at++)
+        d->want[at] = result_of(c, d, sum_of(c, d, at / c->filters, at % c->filters), at);
+}
+
+static void data_init(const struct tile_case *c, struct data *d)
+{
+    data_init_bent(c, &(struct bend){IR_UNARY_IDENTITY, false}, d);
 }
 
 static void data_deinit(struct data *d)
@@ -136,6 +184,10 @@ static struct kernel_tile arguments(const struct tile_case *c, const struct data
         .residual_step = residual_step,
         .low = c->low,
         .high = c->high,
+        .func = d->bend.func,
+        .alpha = alpha,
+        .to = to,
+        .late = d->bend.late,
         .y = d->y,
     };
 }
@@ -163,14 +215,32 @@ static void pack(const struct tile_case *c, struct data *d, int32_t variant, str
     p->bias = d->packed_bias;
 }
 
+/* The result at `at` as the kernel counts it. */
+static double have(const struct tile_case *c, const struct data *d, int64_t at)
+{
+    return number(c->y, d->y[at]) - (c->y == DTYPE_U8 ? 128 : 0);
+}
+
+/* How far a result may be from what was wanted: half of the distance of the type's numbers. */
+static double room_of(enum dtype y, double want)
+{
+    enum { BITS = 4, LEAST = -9 };
+    int exponent;
+    if (y != DTYPE_F8)
+        return 0.5;
+    frexp(want, &exponent);
+    return ldexp(0.5, MAX(exponent - BITS, LEAST));
+}
+
 /* The number of results that are wrong. */
 static int64_t wrong_ones(const struct tile_case *c, const struct data *d, int64_t *first)
 {
+    const double floats = (double)DTYPE_F8_MAX, least = c->y == DTYPE_F8 ? -floats : -128;
+    const double most = c->y == DTYPE_F8 ? floats : 127;
     int64_t wrong = 0;
     for (int64_t at = 0; at < d->rows * c->filters; at++) {
-        double want = fmin(fmax(d->want[at], -128), 127);
-        int got = whole(c->y, d->y[at]) - (c->y == DTYPE_U8 ? 128 : 0);
-        if (fabs(got - want) > 0.5 + 2e-3 && wrong++ == 0)
+        double want = fmin(fmax(d->want[at], least), most);
+        if (!(fabs(have(c, d, at) - want) <= room_of(c->y, want) + 2e-3) && wrong++ == 0)
             *first = at;
     }
     return wrong;
@@ -182,11 +252,11 @@ static struct kernel_call call_of(const struct tile_case *c, int32_t variant)
 }
 
 /* Returns how many of these rows of the table took the case. */
-static int check_rows(const struct tile_case *c, int32_t from, int32_t end)
+static int check_rows(const struct tile_case *c, const struct bend *bend, int32_t from, int32_t end)
 {
     struct data d;
     int taken = 0;
-    data_init(c, &d);
+    data_init_bent(c, bend, &d);
     struct kernel_tile p = arguments(c, &d);
     for (int32_t v = from; v < end; v++) {
         struct kernel_call call = call_of(c, v), dry = call;
@@ -199,11 +269,11 @@ static int check_rows(const struct tile_case *c, int32_t from, int32_t end)
         assert_int_equal(kernel_tile(&call, &p), cudaSuccess);
         wrong = wrong_ones(c, &d, &first);
         if (wrong)
-            fail_msg("variant %d, %d rows of %d, %d columns: %d wrong; row %d column %d is %d, "
+            fail_msg("variant %d, %d rows of %d, %d columns: %d wrong; row %d column %d is %g, "
                      "not %g",
                      (int)v, (int)d.rows, (int)d.depth, (int)c->filters, (int)wrong,
-                     (int)(first / c->filters), (int)(first % c->filters),
-                     whole(c->y, d.y[first]) - (c->y == DTYPE_U8 ? 128 : 0), d.want[first]);
+                     (int)(first / c->filters), (int)(first % c->filters), have(c, &d, first),
+                     d.want[first]);
         taken++;
     }
     data_deinit(&d);
@@ -212,7 +282,7 @@ static int check_rows(const struct tile_case *c, int32_t from, int32_t end)
 
 static int check_case(const struct tile_case *c)
 {
-    return check_rows(c, 1, KERNEL_TILE_SPLIT);
+    return check_rows(c, &(struct bend){IR_UNARY_IDENTITY, false}, 1, KERNEL_TILE_SPLIT);
 }
 
 /* Rows and columns that end within tiles and lines, rounds of rings and slots, blocks with none,
@@ -381,9 +451,77 @@ static void test_splits(void **state)
          132},
     };
     static const int taken[] = {3, 10, 10, 10, 10, 9, 10, 10, 10, 6};
+    static const struct bend none = {IR_UNARY_IDENTITY, false};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        assert_int_equal(check_rows(&cases[i], KERNEL_TILE_SPLIT, KERNEL_TILE_VARIANTS + 1),
+        assert_int_equal(check_rows(&cases[i], &none, KERNEL_TILE_SPLIT, KERNEL_TILE_VARIANTS + 1),
                          taken[i]);
+}
+
+/* Products, windows and patches of FP8, each activation, residuals before and behind it, limits,
+ * results that saturate and such as have no exponent. */
+static void test_floats(void **state)
+{
+    (void)state;
+    enum { ALL = 1 << 20 };
+    static const struct {
+        struct tile_case c;
+        struct bend bend;
+        int taken;
+    } rows[] = {
+        {{ROWS(1, 16), 16, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -ALL, ALL, 132},
+         {IR_UNARY_IDENTITY, false},
+         15},
+        {{ROWS(130, 128), 256, DTYPE_F8, DTYPE_F8, DTYPE_F8, -ALL, ALL, 2},
+         {IR_UNARY_GELU, false},
+         13},
+        {{ROWS(333, 64), 272, DTYPE_F8, DTYPE_F8, DTYPE_F8, -ALL, ALL, 3},
+         {IR_UNARY_RELU, true},
+         12},
+        {{ROWS(700, 256), 64, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -ALL, ALL, 2},
+         {IR_UNARY_SWISH, false},
+         12},
+        {{ROWS(60, 1232), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, ALL, 132},
+         {IR_UNARY_IDENTITY, false},
+         13},
+        {{ROWS(70, 9232), 72, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, 6, 132},
+         {IR_UNARY_GELU_TANH, true},
+         10},
+        {{{1, 512, {7, 7}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+          96,
+          DTYPE_F8,
+          DTYPE_F8,
+          DTYPE_F8,
+          0,
+          ALL,
+          132},
+         {IR_UNARY_IDENTITY, false},
+         13},
+        {{{2, 64, {30, 17}, {30, 17}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+          64,
+          DTYPE_F8,
+          DTYPE_F8,
+          DTYPE_F8,
+          -ALL,
+          ALL,
+          2},
+         {IR_UNARY_RELU, true},
+         8},
+        {{{1, 96, {3, 40}, {5, 43}, {3, 3}, {1, 1}, {1, 1}, {2, 3}},
+          16,
+          DTYPE_F8,
+          DTYPE_NONE,
+          DTYPE_F8,
+          -ALL,
+          ALL,
+          132},
+         {IR_UNARY_SWISH, false},
+         15},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int taken = check_rows(&rows[i].c, &rows[i].bend, 1, KERNEL_TILE_VARIANTS + 1);
+        if (taken != rows[i].taken)
+            fail_msg("case %d: %d, not %d", (int)i, taken, rows[i].taken);
+    }
 }
 
 /* --- two sources --- */
@@ -397,16 +535,11 @@ struct pair_case {
 static void want_pair(const struct pair_case *c, struct data *d, const struct data *e)
 {
     const struct tile_case *f = &c->first;
-    for (int64_t r = 0; r < d->rows; r++)
-        for (int64_t m = 0; m < f->filters; m++) {
-            int64_t at = r * f->filters + m;
-            int z = f->residual == DTYPE_NONE ? 0 : whole(f->residual, d->residual[at]);
-            z -= f->residual == DTYPE_U8 ? 128 : 0;
-            double sum = (double)rintf((float)sum_of(f, d, r, m) * e->scale[m]) +
-                         (double)sum_of(&c->second, e, r, m);
-            double v = sum * (double)d->scale[m] + (double)d->bias[m] + z * (double)residual_step;
-            d->want[at] = fmin(fmax(v, (double)f->low), (double)f->high);
-        }
+    for (int64_t at = 0; at < d->rows * f->filters; at++) {
+        int64_t r = at / f->filters, m = at % f->filters;
+        double sum = (double)rintf((float)sum_of(f, d, r, m) * e->scale[m]);
+        d->want[at] = result_of(f, d, sum + sum_of(&c->second, e, r, m), at);
+    }
 }
 
 static void pair_init(const struct pair_case *c, struct data *d, struct data *e)
@@ -476,9 +609,9 @@ static void test_two_sources(void **state)
             memset(d.y, 0x55, (size_t)(d.rows * c->filters));
             assert_int_equal(kernel_tile(&call, &p), cudaSuccess);
             if (wrong_ones(c, &d, &first))
-                fail_msg("case %d, variant %d: row %d column %d is %d, not %g", (int)i, (int)v,
-                         (int)(first / c->filters), (int)(first % c->filters),
-                         whole(c->y, d.y[first]), d.want[first]);
+                fail_msg("case %d, variant %d: row %d column %d is %g, not %g", (int)i, (int)v,
+                         (int)(first / c->filters), (int)(first % c->filters), have(c, &d, first),
+                         d.want[first]);
             taken++;
         }
         assert_int_equal(taken, cases[i].taken);
@@ -552,6 +685,9 @@ static void test_left_out(void **state)
           127,
           1}},
         {18, {ROWS(70, 9344), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 132}},
+        {2, {ROWS(900, 96), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, FLT_MAX, 1}},
+        {7, {ROWS(1300, 256), 144, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -FLT_MAX, FLT_MAX, 4}},
+        {18, {ROWS(70, 9344), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, FLT_MAX, 132}},
         {20, {ROWS(9, 1840), 72, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132}},
     };
     static const struct pair_case pair = {
@@ -603,9 +739,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
-        cmocka_unit_test(test_products),    cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_patches),     cmocka_unit_test(test_splits),
-        cmocka_unit_test(test_two_sources), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_patches),  cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_floats),   cmocka_unit_test(test_two_sources),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
