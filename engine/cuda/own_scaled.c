@@ -14,9 +14,11 @@
  *
  * Hopper has kernels of its own (kernels/cuda/tile.cuh) for one group, where y has 8 bits as well
  * and what follows the sums is at most a residual of 8 bits and limits. Their scales and bias are
- * in steps of y. Where rows are few and depth is large, one that shares a tile's depth among blocks
- * is offered first.
+ * in steps of y. They alone take FP8, for which there are no zero points and whose sums may be
+ * followed by an activation as well; scales and bias are real numbers then. Where rows are few and
+ * depth is large, a kernel that shares a tile's depth among blocks is offered first.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -135,16 +137,28 @@ static void read_places(struct scaled *s)
 
 /* --- Hopper's kernels --- */
 
+/* The weights' type. */
+static enum dtype bytes_of(const struct scaled *s)
+{
+    return s->from.dtype == DTYPE_F8 ? DTYPE_F8 : DTYPE_I8;
+}
+
+/* Floats go with floats, integers with integers. */
+static bool is_like_x(const struct scaled *s, int32_t dtype)
+{
+    return s->from.dtype == DTYPE_F8 ? dtype == DTYPE_F8 : scaled_is_byte(dtype);
+}
+
 static bool read_residual(const struct kernel_view *z, uint32_t step, struct scaled *s)
 {
-    if (s->residual != IR_NONE || !scaled_is_byte(z->dtype) || !(z->step > 0))
+    if (s->residual != IR_NONE || !is_like_x(s, z->dtype) || !(z->step > 0))
         return false;
     for (int32_t d = 0; d < s->y.rank; d++)
         if (s->y.dim[d] != 1 && z->stride[d] != s->y.stride[d])
             return false;
     s->residual = step;
     s->tile.residual_dtype = z->dtype;
-    s->tile.residual_step = z->step / s->to.step;
+    s->tile.residual_step = s->from.dtype == DTYPE_F8 ? z->step : z->step / s->to.step;
     s->residual_zero = (z->zero - (z->dtype == DTYPE_U8 ? 128.0F : 0.0F)) * s->tile.residual_step;
     return true;
 }
@@ -167,6 +181,34 @@ static bool read_steps(struct scaled *s)
         }
     }
     return true;
+}
+
+/* Of FP8: an activation, and a sum with a residual before or behind it; then limits. */
+static bool read_steps_floats(struct scaled *s)
+{
+    s->residual = IR_NONE;
+    s->tile.low = -FLT_MAX;
+    s->tile.high = FLT_MAX;
+    s->tile.func = IR_UNARY_IDENTITY;
+    s->tile.to = 1 / s->to.step;
+    for (int32_t i = 0; i < s->epilogue.n; i++) {
+        const struct kernel_step *step = &s->epilogue.step[i];
+        bool clip = !step->binary && step->func == IR_UNARY_CLIP, bent = s->tile.func != 0;
+        if (step->binary) {
+            if (step->func != IR_BINARY_ADD || !read_residual(&step->operand, (uint32_t)i, s))
+                return false;
+            s->tile.late = bent;
+        } else if (i + 1 == s->epilogue.n && (clip || step->func == IR_UNARY_RELU)) {
+            s->tile.low = clip ? step->alpha : 0;
+            s->tile.high = clip ? step->beta : FLT_MAX;
+        } else if (bent || clip || s->tile.late) {
+            return false;
+        } else {
+            s->tile.func = step->func;
+            s->tile.alpha = step->alpha;
+        }
+    }
+    return isfinite(s->tile.to);
 }
 
 /* The rows of x are pixels: as they lie, or as a window passes over them. */
@@ -202,8 +244,8 @@ static bool read_hopper(const struct ir_node *node, struct scaled *s)
     s->kind = HOPPER;
     s->tile.x_dtype = s->x.dtype;
     s->tile.y_dtype = s->y.dtype;
-    return s->groups == 1 && s->to.step > 0 && scaled_is_byte(s->y.dtype) && read_steps(s) &&
-           read_rows(node, s);
+    return s->groups == 1 && s->to.step > 0 && is_like_x(s, s->y.dtype) &&
+           (s->from.dtype == DTYPE_F8 ? read_steps_floats(s) : read_steps(s)) && read_rows(node, s);
 }
 
 /* Operands of y's shape lie like y, whether their layouts have been chosen yet or not. */
@@ -230,7 +272,7 @@ static bool scaled_read(const struct ir_graph *graph, const struct ir_node *node
     bool conv = node->op == IR_OP_CONV;
     if (!x || !w || node->n_outputs != 1 || !ir_tensor_is_constant(w) ||
         !stored_read(graph, node->inputs[0], &s.from) ||
-        (s.from.dtype != DTYPE_I8 && s.from.dtype != DTYPE_U8) ||
+        !(scaled_is_byte((int32_t)s.from.dtype) || (variant && s.from.dtype == DTYPE_F8)) ||
         !stored_read(graph, node->outputs[0], &s.to) || !own_view(x, dtype, layout, &s.x) ||
         !own_view(ir_tensor(graph, node->outputs[0]), dtype,
                   conv ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN, &s.y))
@@ -311,7 +353,7 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     for (uint32_t i = ir_node_own_inputs(ask->node); i < tactic.n_in; i++)
         if (!is_like_y(graph, ask->node, i))
             tactic.in[i].format.layout = IR_LAYOUT_PLAIN;
-    scaled_ports(graph, ask->node, s->biased, DTYPE_I8, s->packed, &tactic);
+    scaled_ports(graph, ask->node, s->biased, bytes_of(s), s->packed, &tactic);
     return ask->visit(ask->user, &tactic, err);
 }
 
@@ -352,7 +394,7 @@ static enum status ask_hopper(const struct ask *ask, const struct ir_graph *grap
     struct scaled s;
     if (!scaled_read(graph, ask->node, dtype, layout, 1, &s) ||
         !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), s.columns ? 1 : 0,
-                              s.filters, DTYPE_I8))
+                              s.filters, bytes_of(&s)))
         return STATUS_OK;
     int32_t first = is_deep(&s) ? guess(ask->device, &s) : 1;
     TRY(ask_variant(ask, graph, dtype, layout, &s, first, err));
@@ -471,14 +513,16 @@ static void pack_filter(const struct scaled *s, const struct scaled_constants *f
         for (int64_t t = 0; t < s->taps; t++) {
             int64_t at =
                 s->columns ? c * s->filters + filter : (filter * s->of_group + c) * s->taps + t;
-            int8_t q = scaled_byte(from->weights[at], step);
+            int8_t q = s->from.dtype == DTYPE_F8 ? (int8_t)f32_to_f8(from->weights[at] / step)
+                                                 : scaled_byte(from->weights[at], step);
             ((int8_t *)to)[place_of(s, filter, c, t)] = q;
             sum += q;
         }
     double bias = (double)from->bias[filter] - one * (double)(zero * sum);
     int64_t at = filter;
-    if (s->kind == HOPPER) {
+    if (s->kind == HOPPER)
         at = kernel_tile_number(s->variant, filter);
+    if (s->kind == HOPPER && s->from.dtype != DTYPE_F8) {
         one /= (double)s->to.step;
         bias = (double)scaled_in_steps(&s->to, (float)bias) - (double)s->residual_zero;
     }
@@ -496,7 +540,7 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
     bool fit = false;
     if (input != 1 || !reread(graph, node, tactic, &s, &variant) ||
         !scaled_constants_fit(graph, node, scaled_inputs(s.biased), s.columns ? 1 : 0, s.filters,
-                              DTYPE_I8))
+                              bytes_of(&s)))
         return cuda_refuse(node, tactic, err);
     TRY(scaled_constants_read(graph, node, scaled_inputs(s.biased),
                               (uint64_t)(s.filters * s.of_group * s.taps), (uint64_t)s.filters,
