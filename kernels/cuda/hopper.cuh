@@ -430,6 +430,28 @@ __device__ __forceinline__ float fma_saturated(float a, float b, float c)
 #endif
 }
 
+/* The compiler knows nothing of the number from here on, so it computes nothing from it before. */
+__device__ __forceinline__ void own_path(int &number)
+{
+#ifdef INFERD_EMULATE
+    (void)number;
+#else
+    asm volatile("" : "+r"(number));
+#endif
+}
+
+/* The larger one; NaN if x is. */
+__device__ __forceinline__ float max_or_nan(float x, float floor)
+{
+#ifdef INFERD_EMULATE
+    return x < floor ? floor : x;
+#else
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(floor));
+    return r;
+#endif
+}
+
 /* Two numbers of 16 bits in a word, the first one in the low half. */
 template <class T> __device__ __forceinline__ uint32_t pair_of(float first, float second);
 template <> __device__ __forceinline__ uint32_t pair_of<half_t>(float first, float second)

@@ -52,8 +52,6 @@ template <class T_, int SLABS_, int COLUMNS_, bool APART_, int STAGES_> struct s
     static constexpr int SHARED = HOPPER_ALIGN + STAGES * STAGE + (2 * STAGES + CONSUMERS) * 8;
     static constexpr int READERS = (APART ? 1 : CONSUMERS) * WARPS; /* of a stage */
     static constexpr int PARTS = COLUMNS / PART;
-    static constexpr int AHEAD =
-        SLABS > 1 || PARTS < 3 ? 2 : 3; /* parts whose operands are under way */
     static_assert(SHARED <= HOPPER_SHARED_MAX, "shared memory");
     static_assert(SLABS * COLUMNS <= 256, "sums in registers");
 };
@@ -114,18 +112,35 @@ __device__ __forceinline__ void produce(const ring<S> &r, const hopper_maps &m, 
 
 /* --- what happens to sums --- */
 
+/* What is known of a tile's results: nothing, or that all columns are there, 16 bytes at a time,
+ * and what happens to them. The code for whatever a job may ask for is so long that it does not
+ * stay in the instructions' cache: on an H200 a sum of two convolutions of 64 channels waited for
+ * instructions more than for anything else. AHEAD: parts whose operands are under way. */
+struct any_results {
+    static constexpr bool KNOWN = false, RESIDUAL = true, PLAIN = false;
+    static constexpr int AHEAD = 1;
+};
+/* PLAIN: the activation is ReLU or none. The residual comes before it. */
+template <bool PLAIN_, bool RESIDUAL_> struct whole_results {
+    static constexpr bool KNOWN = true, RESIDUAL = RESIDUAL_, PLAIN = PLAIN_;
+    static constexpr int AHEAD = RESIDUAL ? 2 : 3;
+};
+
 /* LANE numbers of 16 bits at element `at`, of which `left` are there. */
+template <class W>
 __device__ __forceinline__ uint4 fetch(const void *from, int64_t at, int left, bool whole)
 {
     const uint16_t *p = static_cast<const uint16_t *>(from) + at;
-    if (whole && left >= LANE)
-        return __ldg(reinterpret_cast<const uint4 *>(p));
-    uint32_t w[LANE / 2];
+    if constexpr (!W::KNOWN)
+        if (!whole || left < LANE) {
+            uint32_t w[LANE / 2];
 #pragma unroll
-    for (int i = 0; i < LANE / 2; i++)
-        w[i] = (2 * i < left ? (uint32_t)__ldg(p + 2 * i) : 0) |
-               (2 * i + 1 < left ? (uint32_t)__ldg(p + 2 * i + 1) << 16 : 0);
-    return make_uint4(w[0], w[1], w[2], w[3]);
+            for (int i = 0; i < LANE / 2; i++)
+                w[i] = (2 * i < left ? (uint32_t)__ldg(p + 2 * i) : 0) |
+                       (2 * i + 1 < left ? (uint32_t)__ldg(p + 2 * i + 1) << 16 : 0);
+            return make_uint4(w[0], w[1], w[2], w[3]);
+        }
+    return *reinterpret_cast<const uint4 *>(p); /* __ldg: all would be moved to the front */
 }
 
 template <class T> __device__ __forceinline__ void unpack(const uint4 &from, float (&v)[LANE])
@@ -139,7 +154,7 @@ template <class T> __device__ __forceinline__ void unpack(const uint4 &from, flo
     }
 }
 
-template <class T, int N>
+template <class T, class W, int N>
 __device__ __forceinline__ void put(void *to, int64_t at, int left, bool whole, const float (&v)[N],
                                     int from)
 {
@@ -148,70 +163,84 @@ __device__ __forceinline__ void put(void *to, int64_t at, int left, bool whole, 
 #pragma unroll
     for (int i = 0; i < LANE / 2; i++)
         w[i] = pair_of<T>(v[from + 2 * i], v[from + 2 * i + 1]);
-    if (whole && left >= LANE) {
-        *reinterpret_cast<uint4 *>(p) = make_uint4(w[0], w[1], w[2], w[3]);
-        return;
-    }
+    if constexpr (!W::KNOWN)
+        if (!whole || left < LANE) {
 #pragma unroll
-    for (int i = 0; i < LANE; i++)
-        if (i < left)
-            p[i] = (uint16_t)(w[i / 2] >> i % 2 * 16);
+            for (int i = 0; i < LANE; i++)
+                if (i < left)
+                    p[i] = (uint16_t)(w[i / 2] >> i % 2 * 16);
+            return;
+        }
+    *reinterpret_cast<uint4 *>(p) = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
 /* What is added to a thread's values of a part: 8 columns of rows `row` and `row` + 8. */
-struct operands {
+template <class W> struct operands {
     uint4 bias, residual[2];
     __device__ __forceinline__ void load(const job &j, int row, int column)
     {
         int left = j.cols - column;
         bias = residual[0] = residual[1] = make_uint4(0, 0, 0, 0);
-        if (left <= 0)
+        if (!W::KNOWN && left <= 0)
             return;
         if (j.bias)
-            bias = fetch(j.bias, column, left, j.whole);
+            bias = fetch<W>(j.bias, column, left, j.whole);
 #pragma unroll
-        for (int up = 0; up < 2; up++)
-            if (j.residual && row + 8 * up < j.rows)
+        for (int up = 0; up < 2 && W::RESIDUAL; up++)
+            if ((W::KNOWN || j.residual) && row + 8 * up < j.rows)
                 residual[up] =
-                    fetch(j.residual, (int64_t)(row + 8 * up) * j.cols + column, left, j.whole);
+                    fetch<W>(j.residual, (int64_t)(row + 8 * up) * j.cols + column, left, j.whole);
+    }
+    template <class T> __device__ __forceinline__ void add_residual(float (&v)[2 * LANE]) const
+    {
+#pragma unroll
+        for (int up = 0; up < 2; up++) {
+            float z[LANE];
+            unpack<T>(residual[up], z);
+#pragma unroll
+            for (int i = 0; i < LANE; i++)
+                v[up * LANE + i] += z[i];
+        }
     }
 };
 
-template <class T>
-__device__ __forceinline__ void add_residual(const operands &with, float (&v)[2 * LANE])
+/* floor: 0 with ReLU, minus infinity without. */
+template <class T, class W>
+__device__ __forceinline__ void steps(const job &j, const operands<W> &with, float floor,
+                                      float (&v)[2 * LANE])
 {
+    if (W::KNOWN ? W::RESIDUAL : j.residual && !j.late)
+        with.template add_residual<T>(v);
+    if (W::PLAIN) {
 #pragma unroll
-    for (int up = 0; up < 2; up++) {
-        float z[LANE];
-        unpack<T>(with.residual[up], z);
-#pragma unroll
-        for (int i = 0; i < LANE; i++)
-            v[up * LANE + i] += z[i];
+        for (int i = 0; i < 2 * LANE; i++)
+            v[i] = max_or_nan(v[i], floor);
+    } else {
+        activate::values(j.func, j.alpha, v);
     }
+    if (!W::KNOWN && j.residual && j.late)
+        with.template add_residual<T>(v);
 }
 
 /* Sums of a part, in the order of its columns: see kernel_matmul_packed_row. */
-template <class S>
+template <class S, class W>
 __device__ __forceinline__ void finish(const job &j, const float (&sum)[S::COLUMNS / 2], int part,
-                                       const operands &with, int row, int column)
+                                       const operands<W> &with, float floor, int row, int column)
 {
+    typedef typename S::T T;
     float v[2 * LANE], bias[LANE];
-    unpack<typename S::T>(with.bias, bias);
+    unpack<T>(with.bias, bias);
 #pragma unroll
     for (int up = 0; up < 2; up++)
 #pragma unroll
         for (int i = 0; i < LANE; i++)
             v[up * LANE + i] = fmaf(sum[4 * (4 * part + i / 2) + 2 * up + i % 2], j.scale, bias[i]);
-    if (j.residual && !j.late)
-        add_residual<typename S::T>(with, v);
-    activate::values(j.func, j.alpha, v);
-    if (j.residual && j.late)
-        add_residual<typename S::T>(with, v);
+    steps<T>(j, with, floor, v);
 #pragma unroll
     for (int up = 0; up < 2; up++)
         if (row + 8 * up < j.rows)
-            put<typename S::T>(j.y, (int64_t)(row + 8 * up) * j.cols + column, j.cols - column,
-                               j.whole, v, up * LANE);
+            put<T, W>(j.y, (int64_t)(row + 8 * up) * j.cols + column, j.cols - column, j.whole, v,
+                      up * LANE);
 }
 
 /* --- a consumer --- */
@@ -294,20 +323,50 @@ template <class S> struct consumer {
     }
 
     /* Operands are asked for some parts ahead, since they may come from far. */
-    __device__ __forceinline__ void store(const float (&sum)[S::COLUMNS / 2], int row, int column)
+    template <class W>
+    __device__ __forceinline__ void store_slab(const float (&sum)[S::COLUMNS / 2], int row,
+                                               int column)
     {
-        operands with[S::AHEAD];
+        const float floor = j.func == IR_UNARY_RELU ? 0 : -INFINITY;
+        constexpr int AHEAD = W::AHEAD < S::PARTS ? W::AHEAD : S::PARTS;
+        operands<W> with[AHEAD];
 #pragma unroll
-        for (int i = 0; i < S::AHEAD; i++)
+        for (int i = 0; i < AHEAD; i++)
             with[i].load(j, row, column + i * PART);
 #pragma unroll
         for (int i = 0; i < S::PARTS; i++) {
-            operands now = with[i % S::AHEAD];
-            if (i + S::AHEAD < S::PARTS)
-                with[i % S::AHEAD].load(j, row, column + (i + S::AHEAD) * PART);
-            if (column + i * PART < j.cols)
-                finish<S>(j, sum, i, now, row, column + i * PART);
+            if (W::KNOWN || column + i * PART < j.cols)
+                finish<S>(j, sum, i, with[i % AHEAD], floor, row, column + i * PART);
+            if (i + AHEAD < S::PARTS)
+                with[i % AHEAD].load(j, row, column + (i + AHEAD) * PART);
         }
+    }
+
+    template <class W>
+    __device__ __forceinline__ void store_as(const float (&sum)[S::SLABS][S::COLUMNS / 2], int row,
+                                             int column)
+    {
+        own_path(row); /* or addresses of all ways would be computed before the choice, and held */
+        own_path(column);
+#pragma unroll
+        for (int s = 0; s < S::SLABS; s++)
+            store_slab<W>(sum[s], row + s * SLAB, column);
+    }
+
+    /* `first`: the tile's first column; the thread's own first row and column. */
+    __device__ __forceinline__ void store(const float (&sum)[S::SLABS][S::COLUMNS / 2], int first,
+                                          int row, int column)
+    {
+        bool whole = j.whole && first + S::COLUMNS <= j.cols && !j.late;
+        bool plain = j.func == IR_UNARY_IDENTITY || j.func == IR_UNARY_RELU;
+        if (whole && plain && !j.residual)
+            store_as<whole_results<true, false>>(sum, row, column);
+        else if (whole && plain)
+            store_as<whole_results<true, true>>(sum, row, column);
+        else if (whole && !j.residual)
+            store_as<whole_results<false, false>>(sum, row, column);
+        else
+            store_as<any_results>(sum, row, column);
     }
 
     __device__ __forceinline__ void run(void)
@@ -322,10 +381,8 @@ template <class S> struct consumer {
             float sum[S::SLABS][S::COLUMNS / 2];
             multiply(sum);
             hopper_tile tile(j.m_tiles, j.n_tiles, at);
-#pragma unroll
-            for (int s = 0; s < S::SLABS; s++)
-                store(sum[s], tile.m * S::TILE + s * SLAB + row,
-                      tile.n * S::COLUMNS + thread % 4 * LANE);
+            store(sum, tile.n * S::COLUMNS, tile.m * S::TILE + row,
+                  tile.n * S::COLUMNS + thread % 4 * LANE);
         }
     }
 };

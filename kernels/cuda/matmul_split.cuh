@@ -19,9 +19,10 @@ template <class T> struct split_operands {
           v{}
     {
         if (left > 0 && j.bias)
-            bias = fetch(j.bias, column, left, j.whole);
+            bias = fetch<any_results>(j.bias, column, left, j.whole);
         if (left > 0 && j.residual)
-            residual = fetch(j.residual, (int64_t)row * j.cols + column, left, j.whole);
+            residual =
+                fetch<any_results>(j.residual, (int64_t)row * j.cols + column, left, j.whole);
     }
     __device__ __forceinline__ void add(const job &, const uint4 &low, const uint4 &high)
     {
@@ -44,7 +45,7 @@ template <class T> struct split_operands {
 #pragma unroll
         for (int i = 0; i < LANE; i++)
             v[i] += j.late ? z[i] : 0;
-        put<T>(j.y, (int64_t)row * j.cols + column, left, j.whole, v, 0);
+        put<T, any_results>(j.y, (int64_t)row * j.cols + column, left, j.whole, v, 0);
     }
 };
 
