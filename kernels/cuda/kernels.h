@@ -487,8 +487,10 @@ enum { KERNEL_STEM_CHANNELS = 4, KERNEL_STEM_WINDOW = 8 };
  *     y = relu(conv(x, w) + bias)
  *     y = round(scale[m] sum(x w) + bias[m]), not below `low`, not above `high`
  *
- * The former if y is F16 or BF16: x is of y's type, or U8, whose channel c counts as q + shift[c],
- * and 0 outside of the image. The latter if y is I8 or U8: so is x, and `zero` outside of it.
+ * The former if y is F16 or BF16: x is of y's type, or F32, which is rounded to it, or U8, whose
+ * channel c counts as q + shift[c]; 0 outside of the image. The latter if y is I8 or U8: so is x,
+ * or it is F32 or F16, and rounded to `q_dtype` by step and zero as QUANTIZE does it; `zero`
+ * outside.
  * x is dense, [N, C, H, W], or [N, H, W, C] with `last`; y is dense, [N, H, W, filters], of an even
  * number of filters. Sides are of H, then of W; out: of the convolution; pad: begins. Windows have
  * up to 8 pixels a side, one less if their pad is odd.
@@ -499,9 +501,9 @@ enum { KERNEL_STEM_CHANNELS = 4, KERNEL_STEM_WINDOW = 8 };
 struct kernel_stem {
     int64_t images, channels, filters, in[2], out[2];
     int32_t kernel[2], pad[2];
-    int32_t x_dtype, y_dtype, zero;
+    int32_t x_dtype, q_dtype, y_dtype, zero;
     bool last, pool, relu;
-    float shift[KERNEL_STEM_CHANNELS], low, high;
+    float shift[KERNEL_STEM_CHANNELS], step, low, high;
     const void *x, *weights;
     const float *bias, *scale;
     void *y;

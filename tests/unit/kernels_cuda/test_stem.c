@@ -18,6 +18,7 @@ struct stem_case {
     int32_t kernel[2], pad[2];
     bool last, pool;
     int32_t blocks; /* multiprocessors */
+    enum dtype q;   /* what floats become whose answer is in bytes */
 };
 
 struct stem_data {
@@ -99,11 +100,13 @@ static struct stem_data data_new(const struct stem_case *c)
         .kernel = {c->kernel[0], c->kernel[1]},
         .pad = {c->pad[0], c->pad[1]},
         .x_dtype = (int32_t)c->x,
+        .q_dtype = (int32_t)c->q,
         .y_dtype = (int32_t)c->y,
         .zero = bytes ? 7 : 0,
         .last = c->last,
         .pool = c->pool,
         .relu = c->filters != 40,
+        .step = 0.00625F, /* not all of -1 to 1 fits into 8 bits */
         .low = c->y == DTYPE_U8 ? 3 : -128,
         .high = c->y == DTYPE_U8 ? 255 : 100,
         .x = d.x.view.data,
@@ -126,6 +129,21 @@ static void data_free(struct stem_data *d)
     free(d->packed), free(d->bias_packed), free(d->scale_packed);
 }
 
+/* A number of the image as it is multiplied. */
+static double pixel_at(const struct stem_data *d, int64_t c, size_t at)
+{
+    const struct kernel_stem *p = &d->p;
+    float x = array_values(&d->x)[at];
+    if (p->x_dtype == DTYPE_U8 || p->x_dtype == DTYPE_I8)
+        return x + (double)p->shift[c];
+    if (p->y_dtype == DTYPE_F16)
+        return (double)f16_to_f32(f32_to_f16(x));
+    if (p->y_dtype == DTYPE_BF16)
+        return (double)bf16_to_f32(f32_to_bf16(x));
+    float least = p->q_dtype == DTYPE_I8 ? -128 : 0;
+    return (double)fminf(fmaxf(rintf(x / p->step) + (float)p->zero, least), least + 255);
+}
+
 /* The convolution at one place. */
 static double sum_at(const struct stem_data *d, int64_t n, int64_t m, int64_t line, int64_t column)
 {
@@ -138,8 +156,8 @@ static double sum_at(const struct stem_data *d, int64_t n, int64_t m, int64_t li
                 int64_t h = 2 * line - p->pad[0] + r, v = 2 * column - p->pad[1] + s;
                 double x = bytes ? p->zero : 0;
                 if (h >= 0 && h < p->in[0] && v >= 0 && v < p->in[1])
-                    x = array_values(&d->x)[((n * p->channels + c) * p->in[0] + h) * p->in[1] + v] +
-                        (double)p->shift[c];
+                    x = pixel_at(d, c,
+                                 (size_t)(((n * p->channels + c) * p->in[0] + h) * p->in[1] + v));
                 sum +=
                     x * array_values(
                             &d->w)[((m * p->channels + c) * p->kernel[0] + r) * p->kernel[1] + s];
@@ -206,21 +224,45 @@ static void test_shapes(void **state)
 {
     (void)state;
     static const struct stem_case cases[] = {
-        {DTYPE_F16, DTYPE_F16, 2, 3, {24, 32}, 64, {7, 7}, {3, 3}, false, true, 1},
-        {DTYPE_F16, DTYPE_F16, 2, 3, {20, 24}, 64, {7, 7}, {3, 3}, true, true, 2},
-        {DTYPE_U8, DTYPE_F16, 1, 3, {12, 260}, 64, {7, 7}, {3, 3}, false, true, 3},
-        {DTYPE_U8, DTYPE_F16, 2, 3, {13, 36}, 40, {7, 7}, {3, 3}, true, true, 132},
-        {DTYPE_U8, DTYPE_F16, 2, 3, {17, 19}, 96, {7, 7}, {3, 3}, true, true, 2},
-        {DTYPE_F16, DTYPE_F16, 2, 3, {11, 13}, 32, {3, 3}, {1, 1}, false, false, 2},
-        {DTYPE_F16, DTYPE_F16, 1, 3, {6, 236}, 40, {3, 3}, {0, 0}, true, false, 1},
-        {DTYPE_U8, DTYPE_F16, 1, 1, {9, 28}, 64, {5, 5}, {2, 2}, false, false, 1},
-        {DTYPE_F16, DTYPE_F16, 1, 2, {10, 12}, 64, {4, 4}, {1, 1}, true, true, 1},
-        {DTYPE_F16, DTYPE_F16, 1, 4, {14, 16}, 64, {7, 7}, {3, 3}, true, true, 1},
-        {DTYPE_U8, DTYPE_F16, 1, 4, {8, 10}, 64, {3, 3}, {1, 1}, false, true, 1},
-        {DTYPE_F16, DTYPE_F16, 1, 3, {16, 14}, 34, {8, 6}, {2, 3}, false, true, 1},
-        {DTYPE_BF16, DTYPE_BF16, 1, 3, {12, 20}, 64, {7, 7}, {3, 3}, false, true, 1},
-        {DTYPE_U8, DTYPE_BF16, 1, 3, {8, 12}, 64, {3, 3}, {1, 1}, true, false, 1},
-        {DTYPE_F16, DTYPE_F16, 1, 3, {1, 1}, 64, {1, 2}, {0, 1}, false, true, 1},
+        {DTYPE_F16, DTYPE_F16, 2, 3, {24, 32}, 64, {7, 7}, {3, 3}, false, true, 1, DTYPE_NONE},
+        {DTYPE_F16, DTYPE_F16, 2, 3, {20, 24}, 64, {7, 7}, {3, 3}, true, true, 2, DTYPE_NONE},
+        {DTYPE_U8, DTYPE_F16, 1, 3, {12, 260}, 64, {7, 7}, {3, 3}, false, true, 3, DTYPE_NONE},
+        {DTYPE_U8, DTYPE_F16, 2, 3, {13, 36}, 40, {7, 7}, {3, 3}, true, true, 132, DTYPE_NONE},
+        {DTYPE_U8, DTYPE_F16, 2, 3, {17, 19}, 96, {7, 7}, {3, 3}, true, true, 2, DTYPE_NONE},
+        {DTYPE_F16, DTYPE_F16, 2, 3, {11, 13}, 32, {3, 3}, {1, 1}, false, false, 2, DTYPE_NONE},
+        {DTYPE_F16, DTYPE_F16, 1, 3, {6, 236}, 40, {3, 3}, {0, 0}, true, false, 1, DTYPE_NONE},
+        {DTYPE_U8, DTYPE_F16, 1, 1, {9, 28}, 64, {5, 5}, {2, 2}, false, false, 1, DTYPE_NONE},
+        {DTYPE_F16, DTYPE_F16, 1, 2, {10, 12}, 64, {4, 4}, {1, 1}, true, true, 1, DTYPE_NONE},
+        {DTYPE_F16, DTYPE_F16, 1, 4, {14, 16}, 64, {7, 7}, {3, 3}, true, true, 1, DTYPE_NONE},
+        {DTYPE_U8, DTYPE_F16, 1, 4, {8, 10}, 64, {3, 3}, {1, 1}, false, true, 1, DTYPE_NONE},
+        {DTYPE_F16, DTYPE_F16, 1, 3, {16, 14}, 34, {8, 6}, {2, 3}, false, true, 1, DTYPE_NONE},
+        {DTYPE_BF16, DTYPE_BF16, 1, 3, {12, 20}, 64, {7, 7}, {3, 3}, false, true, 1, DTYPE_NONE},
+        {DTYPE_U8, DTYPE_BF16, 1, 3, {8, 12}, 64, {3, 3}, {1, 1}, true, false, 1, DTYPE_NONE},
+        {DTYPE_F16, DTYPE_F16, 1, 3, {1, 1}, 64, {1, 2}, {0, 1}, false, true, 1, DTYPE_NONE},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        check_case(&cases[i]);
+}
+
+/* Images in FP32, as models have them: no kernel has brought them to another type or layout. */
+static void test_floats(void **state)
+{
+    (void)state;
+    static const struct stem_case cases[] = {
+        {DTYPE_F32, DTYPE_F16, 2, 3, {24, 32}, 64, {7, 7}, {3, 3}, false, true, 1, DTYPE_NONE},
+        {DTYPE_F32, DTYPE_F16, 1, 3, {13, 15}, 40, {7, 7}, {3, 3}, false, true, 2, DTYPE_NONE},
+        {DTYPE_F32, DTYPE_F16, 1, 4, {10, 12}, 64, {3, 3}, {1, 1}, true, false, 1, DTYPE_NONE},
+        {DTYPE_F32, DTYPE_F16, 1, 4, {9, 11}, 34, {5, 5}, {2, 2}, false, true, 1, DTYPE_NONE},
+        {DTYPE_F32, DTYPE_F16, 1, 1, {8, 236}, 64, {3, 3}, {1, 1}, false, false, 1, DTYPE_NONE},
+        {DTYPE_F32, DTYPE_F16, 1, 2, {11, 10}, 64, {4, 6}, {1, 2}, true, true, 1, DTYPE_NONE},
+        {DTYPE_F32, DTYPE_BF16, 1, 3, {12, 260}, 64, {7, 7}, {3, 3}, false, true, 3, DTYPE_NONE},
+        {DTYPE_F32, DTYPE_U8, 2, 3, {20, 32}, 64, {7, 7}, {3, 3}, false, true, 1, DTYPE_U8},
+        {DTYPE_F32, DTYPE_I8, 1, 3, {12, 236}, 96, {7, 7}, {3, 3}, false, true, 2, DTYPE_I8},
+        {DTYPE_F32, DTYPE_U8, 1, 3, {15, 17}, 64, {7, 7}, {3, 3}, false, true, 1, DTYPE_I8},
+        {DTYPE_F32, DTYPE_I8, 1, 4, {10, 12}, 32, {3, 3}, {1, 1}, true, false, 1, DTYPE_U8},
+        {DTYPE_F32, DTYPE_U8, 1, 1, {9, 11}, 34, {5, 5}, {2, 2}, true, true, 1, DTYPE_I8},
+        {DTYPE_F16, DTYPE_U8, 1, 3, {14, 16}, 64, {7, 7}, {3, 3}, false, true, 1, DTYPE_I8},
+        {DTYPE_F16, DTYPE_I8, 1, 2, {9, 13}, 64, {3, 3}, {0, 1}, true, false, 1, DTYPE_U8},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         check_case(&cases[i]);
@@ -230,11 +272,11 @@ static void test_bytes(void **state)
 {
     (void)state;
     static const struct stem_case cases[] = {
-        {DTYPE_U8, DTYPE_U8, 2, 3, {20, 32}, 64, {7, 7}, {3, 3}, true, true, 1},
-        {DTYPE_U8, DTYPE_I8, 1, 3, {12, 236}, 96, {7, 7}, {3, 3}, false, true, 2},
-        {DTYPE_I8, DTYPE_I8, 2, 3, {15, 17}, 64, {7, 7}, {3, 3}, true, true, 1},
-        {DTYPE_I8, DTYPE_U8, 1, 4, {10, 12}, 32, {3, 3}, {1, 1}, true, false, 1},
-        {DTYPE_U8, DTYPE_U8, 1, 1, {9, 11}, 34, {5, 5}, {2, 2}, false, true, 1},
+        {DTYPE_U8, DTYPE_U8, 2, 3, {20, 32}, 64, {7, 7}, {3, 3}, true, true, 1, DTYPE_NONE},
+        {DTYPE_U8, DTYPE_I8, 1, 3, {12, 236}, 96, {7, 7}, {3, 3}, false, true, 2, DTYPE_NONE},
+        {DTYPE_I8, DTYPE_I8, 2, 3, {15, 17}, 64, {7, 7}, {3, 3}, true, true, 1, DTYPE_NONE},
+        {DTYPE_I8, DTYPE_U8, 1, 4, {10, 12}, 32, {3, 3}, {1, 1}, true, false, 1, DTYPE_NONE},
+        {DTYPE_U8, DTYPE_U8, 1, 1, {9, 11}, 34, {5, 5}, {2, 2}, false, true, 1, DTYPE_NONE},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         check_case(&cases[i]);
@@ -267,6 +309,16 @@ static void test_refused(void **state)
     p = taken, p.pad[1] = 7;
     assert_false(is_taken(&p));
     p = taken, p.x_dtype = DTYPE_I8;
+    assert_false(is_taken(&p));
+    p = taken, p.x_dtype = DTYPE_F32;
+    assert_true(is_taken(&p));
+    p.y_dtype = DTYPE_U8; /* of which type, by which step */
+    assert_false(is_taken(&p));
+    p.q_dtype = DTYPE_U8;
+    assert_false(is_taken(&p));
+    p.step = 0.5F;
+    assert_true(is_taken(&p));
+    p.zero = -1;
     assert_false(is_taken(&p));
     p = taken, p.y_dtype = DTYPE_F32;
     assert_false(is_taken(&p));
@@ -325,8 +377,9 @@ static void test_left_out(void **state)
 {
     (void)state;
     static const struct stem_case cases[] = {
-        {DTYPE_F16, DTYPE_F16, 3, 3, {36, 12}, 16, {7, 7}, {3, 3}, true, true, 1},
-        {DTYPE_U8, DTYPE_U8, 3, 3, {36, 12}, 16, {7, 7}, {3, 3}, false, true, 1},
+        {DTYPE_F16, DTYPE_F16, 3, 3, {36, 12}, 16, {7, 7}, {3, 3}, true, true, 1, DTYPE_NONE},
+        {DTYPE_U8, DTYPE_U8, 3, 3, {36, 12}, 16, {7, 7}, {3, 3}, false, true, 1, DTYPE_NONE},
+        {DTYPE_F32, DTYPE_U8, 3, 3, {36, 12}, 16, {7, 7}, {3, 3}, false, true, 1, DTYPE_I8},
     };
     int faults = 0;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -343,9 +396,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_floats),   cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
