@@ -2,9 +2,10 @@
 /*
  * First layers of images by our own kernel for Hopper (kernels/cuda/stem.cuh): convolutions of at
  * most four channels at steps of 2, with ReLU, and with the pool behind them (CONV_POOL), whose
- * images may be bytes as they came. In 16 bits, or in 8 bits where both x and y are stored by
- * scales; images plain or channels last, the output channels last. Refused: groups, dilations,
- * weights or biases that are computed, other activations.
+ * images may be bytes as they came. In 16 bits, or in 8 bits where y is stored by a scale and x is,
+ * too, or has a range; images plain or channels last, the output channels last. Images in FP32 are
+ * read as they are, and become 16 or 8 bits on their way: no reformat is in front of them then.
+ * Refused: groups, dilations, weights or biases that are computed, other activations.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,12 @@
 #include "engine/cuda/scaled.h"
 
 enum { RANK = 4, STEP = 2 };
-enum variant { FLOATS = 1, BYTES = 2 }; /* stored in plans */
+enum variant { FLOATS = 1, BYTES = 2, ROUNDED = 3 }; /* stored in plans; ROUNDED: FP32 to bytes */
 
 struct stem {
     struct kernel_stem stem;
-    struct stored from, to; /* how x and y are stored, if that is in 8 bits */
-    bool biased, bytes;
+    struct stored from, to; /* how x is multiplied and y is stored, if that is in 8 bits */
+    bool biased, bytes, rounded;
     uint64_t packed, vector;    /* bytes of packed weights, and of a number for each filter */
     uint64_t scale_at, bias_at; /* of bytes: behind the packed weights */
 };
@@ -62,29 +63,58 @@ static bool read_steps(const struct ir_node *node, bool *relu)
                                      step->func == IR_UNARY_RELU);
 }
 
-/* How x and y are stored: both in 8 bits or neither. What CONV_POOL reads as bytes counts as their
- * numbers. */
-static bool read_types(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
-                       struct stem *s)
+/* What is asked of a node. */
+struct form {
+    enum dtype dtype;           /* in place of FP32 */
+    enum ir_layout layout;      /* of x */
+    bool wide;                  /* x stays in FP32 */
+    const struct stored *round; /* how it becomes bytes; NULL: by its range */
+};
+
+/* How x becomes bytes: as its range says; plans have no ranges, but what was said here before. */
+static bool read_rounding(const struct ir_graph *graph, const struct ir_tensor *x,
+                          const struct form *form, struct stored *out)
+{
+    if (form->round) {
+        *out = *form->round;
+        return true;
+    }
+    const struct ir_scale *range = ir_scale(graph, x->range);
+    if (!range || range->n != 1)
+        return false;
+    *out = (struct stored){stored_type(range), range->step[0], range->zero ? range->zero[0] : 0};
+    return true;
+}
+
+/* How x and y are stored: both in 8 bits or neither, or x in FP32. What CONV_POOL reads as bytes
+ * counts as their numbers. */
+static bool read_types(const struct ir_graph *graph, const struct ir_node *node,
+                       const struct form *form, struct stem *s)
 {
     const struct ir_tensor *x = cuda_input(graph, node, 0);
-    enum dtype from = own_type(x->dtype, dtype);
-    enum dtype to = own_type(ir_tensor(graph, node->outputs[0])->dtype, dtype);
+    enum dtype from = form->wide ? x->dtype : own_type(x->dtype, form->dtype);
+    enum dtype to = own_type(ir_tensor(graph, node->outputs[0])->dtype, form->dtype);
     bool raw = node->op == IR_OP_CONV_POOL && x->dtype == DTYPE_U8;
-    if (!stored_read(graph, node->inputs[0], &s->from) ||
+    if ((form->wide && from != DTYPE_F32) || !stored_read(graph, node->inputs[0], &s->from) ||
         !stored_read(graph, node->outputs[0], &s->to))
         return false;
     raw = raw && s->from.dtype == DTYPE_NONE;
     s->bytes = s->to.dtype != DTYPE_NONE;
+    s->rounded = s->bytes && form->wide;
     if (s->bytes && raw)
         s->from = (struct stored){DTYPE_U8, 1, 0};
+    if (s->rounded && !read_rounding(graph, x, form, &s->from))
+        return false;
     s->stem.x_dtype = (int32_t)from;
     s->stem.y_dtype = (int32_t)to;
+    s->stem.q_dtype = (int32_t)s->from.dtype;
+    s->stem.step = s->from.step;
+    s->stem.zero = s->from.zero;
     if (s->bytes)
-        return (from == DTYPE_I8 || from == DTYPE_U8) && (to == DTYPE_I8 || to == DTYPE_U8) &&
-               s->from.dtype == from;
+        return scaled_is_byte(s->stem.q_dtype) && scaled_is_byte(to) &&
+               (s->rounded || s->from.dtype == from);
     return s->from.dtype == DTYPE_NONE && (to == DTYPE_F16 || to == DTYPE_BF16) &&
-           (from == to || raw);
+           (from == to || form->wide || raw);
 }
 
 /* Where packed numbers lie, and the range of y. */
@@ -97,23 +127,21 @@ static void read_places(struct stem *s)
     s->scale_at = ((uint64_t)kernel_stem_packed(&s->stem) * size + align) & ~align;
     s->bias_at = s->scale_at + ((s->vector + align) & ~align);
     s->packed = s->bytes ? s->bias_at + s->vector : s->scale_at;
-    s->stem.zero = s->from.zero;
     s->stem.low = (float)(s->stem.relu ? MAX(s->to.zero, least) : least);
     s->stem.high = (float)(least + 255);
 }
 
-/* With `dtype` in place of FP32, and x in this layout. */
-static bool read_stem(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
-                      enum ir_layout layout, struct stem *out)
+static bool read_stem(const struct ir_graph *graph, const struct ir_node *node,
+                      const struct form *form, struct stem *out)
 {
     const struct ir_tensor *x = cuda_input(graph, node, 0), *w = cuda_input(graph, node, 1);
     struct stem s = {.biased = ir_node_own_inputs(node) > 2 && cuda_input(graph, node, 2)};
-    s.stem.last = layout == IR_LAYOUT_CHANNELS_LAST;
+    s.stem.last = form->layout == IR_LAYOUT_CHANNELS_LAST;
     s.stem.pool = node->op == IR_OP_CONV_POOL;
     if (x->shape.rank != RANK || w->shape.rank != RANK || w->shape.dim[1] != x->shape.dim[1] ||
         x->shape.dim[1] > KERNEL_STEM_CHANNELS || !ir_tensor_is_constant(w) ||
         (s.biased && !ir_tensor_is_constant(cuda_input(graph, node, 2))) ||
-        !read_types(graph, node, dtype, &s) || !read_window(node, &x->shape, &w->shape, &s.stem) ||
+        !read_types(graph, node, form, &s) || !read_window(node, &x->shape, &w->shape, &s.stem) ||
         !read_steps(node, &s.stem.relu))
         return false;
     s.stem.images = x->shape.dim[0];
@@ -136,21 +164,27 @@ static bool takes(const struct cuda_device *device, struct stem *s)
 /* --- tactics --- */
 
 static void fill(const struct ir_graph *graph, const struct ir_node *node, const struct stem *s,
-                 enum dtype dtype, struct tactic *tactic)
+                 const struct form *form, struct tactic *tactic)
 {
     char detail[TACTIC_NAME_MAX];
+    enum variant variant = s->rounded ? ROUNDED : s->bytes ? BYTES : FLOATS;
     snprintf(detail, sizeof(detail), "%s to %s%s", dtype_name((enum dtype)s->stem.x_dtype),
              dtype_name((enum dtype)s->stem.y_dtype), s->stem.last ? "" : " nchw");
-    cuda_tactic(tactic, &cuda_family_own_stem, s->bytes ? BYTES : FLOATS, graph, node, dtype,
+    cuda_tactic(tactic, &cuda_family_own_stem, variant, graph, node, form->dtype,
                 IR_LAYOUT_CHANNELS_LAST, detail);
-    tactic->in[0].format.layout = s->stem.last ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN;
+    if (s->rounded) {
+        memcpy(tactic->blob, &s->from, sizeof(s->from));
+        tactic->blob_size = sizeof(s->from);
+    }
     if (s->bytes) {
         scaled_ports(graph, node, s->biased, DTYPE_I8, s->packed, tactic);
-        return;
+    } else {
+        tactic_port_pack(&tactic->in[1], s->packed);
+        if (s->biased)
+            tactic_port_pack(&tactic->in[2], s->vector);
     }
-    tactic_port_pack(&tactic->in[1], s->packed);
-    if (s->biased)
-        tactic_port_pack(&tactic->in[2], s->vector);
+    tactic->in[0].format.layout = form->layout;
+    tactic->in[0].format.dtype = (enum dtype)s->stem.x_dtype;
 }
 
 struct ask {
@@ -161,27 +195,37 @@ struct ask {
     enum dtype dtype;
 };
 
-static enum status ask_layouts(const struct ask *ask, const struct ir_graph *graph, bool bytes,
-                               struct error *err)
+static enum status ask_form(const struct ask *ask, const struct ir_graph *graph, bool bytes,
+                            const struct form *form, struct error *err)
 {
-    static const enum ir_layout layouts[] = {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN};
-    for (uint32_t i = 0; i < ARRAY_LEN(layouts); i++) {
-        struct stem s;
-        struct tactic tactic;
-        if (!read_stem(graph, ask->node, ask->dtype, layouts[i], &s) || s.bytes != bytes ||
-            !takes(ask->device, &s) ||
-            (bytes && !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), 0,
-                                            s.stem.filters, DTYPE_I8)))
-            continue;
-        fill(graph, ask->node, &s, ask->dtype, &tactic);
-        TRY(ask->visit(ask->user, &tactic, err));
-    }
+    struct stem s;
+    struct tactic tactic;
+    if (!read_stem(graph, ask->node, form, &s) || s.bytes != bytes || !takes(ask->device, &s) ||
+        (bytes && !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), 0,
+                                        s.stem.filters, DTYPE_I8)))
+        return STATUS_OK;
+    fill(graph, ask->node, &s, form, &tactic);
+    return ask->visit(ask->user, &tactic, err);
+}
+
+/* Images as models have them come first: plans without timing begin with such a tactic. */
+static enum status ask_forms(const struct ask *ask, const struct ir_graph *graph, bool bytes,
+                             struct error *err)
+{
+    const struct form forms[] = {
+        {ask->dtype, IR_LAYOUT_PLAIN, true, NULL},
+        {ask->dtype, IR_LAYOUT_CHANNELS_LAST, true, NULL},
+        {ask->dtype, IR_LAYOUT_CHANNELS_LAST, false, NULL},
+        {ask->dtype, IR_LAYOUT_PLAIN, false, NULL},
+    };
+    for (uint32_t i = 0; i < ARRAY_LEN(forms); i++)
+        TRY(ask_form(ask, graph, bytes, &forms[i], err));
     return STATUS_OK;
 }
 
 static enum status ask_stored(void *user, const struct ir_graph *graph, struct error *err)
 {
-    return ask_layouts(user, graph, true, err);
+    return ask_forms(user, graph, true, err);
 }
 
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
@@ -193,23 +237,43 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     for (uint32_t i = 0; i < n; i++) {
         ask.dtype = dtypes[i];
-        TRY(ask_layouts(&ask, graph, false, err));
+        TRY(ask_forms(&ask, graph, false, err));
     }
     ask.dtype = DTYPE_NONE;
     return stored_each(graph, node, ask_stored, &ask, err);
+}
+
+/* What a stored tactic's variant and blob say of x. */
+static bool reread_form(const struct tactic *tactic, struct stored *round, struct form *form)
+{
+    uint32_t variant = cuda_tactic_variant(tactic);
+    *form =
+        (struct form){DTYPE_NONE, IR_LAYOUT_OPAQUE, tactic->in[0].format.dtype == DTYPE_F32, NULL};
+    if (tactic->n_in > 1)
+        form->layout = tactic->in[0].format.layout;
+    if (variant == FLOATS)
+        form->dtype = tactic->out[0].format.dtype;
+    if (variant == ROUNDED) {
+        if (tactic->blob_size != sizeof(*round))
+            return false;
+        memcpy(round, tactic->blob, sizeof(*round));
+        form->round = round;
+    }
+    return variant >= FLOATS && variant <= ROUNDED &&
+           (variant == ROUNDED ? form->wide : !tactic->blob_size);
 }
 
 /* What a stored tactic says of the node. */
 static bool reread(const struct cuda_device *device, const struct ir_graph *graph,
                    const struct ir_node *node, const struct tactic *tactic, struct stem *s)
 {
-    uint32_t variant = cuda_tactic_variant(tactic);
-    enum ir_layout from = tactic->n_in > 1 ? tactic->in[0].format.layout : IR_LAYOUT_OPAQUE;
-    enum dtype dtype = variant == FLOATS ? tactic->out[0].format.dtype : DTYPE_NONE;
-    return (variant == FLOATS || variant == BYTES) && !tactic->blob_size &&
-           (from == IR_LAYOUT_PLAIN || from == IR_LAYOUT_CHANNELS_LAST) &&
-           read_stem(graph, node, dtype, from, s) && s->bytes == (variant == BYTES) &&
-           takes(device, s) && tactic->in[0].format.dtype == (enum dtype)s->stem.x_dtype &&
+    struct stored round;
+    struct form form;
+    return reread_form(tactic, &round, &form) &&
+           (form.layout == IR_LAYOUT_PLAIN || form.layout == IR_LAYOUT_CHANNELS_LAST) &&
+           read_stem(graph, node, &form, s) &&
+           s->bytes == (cuda_tactic_variant(tactic) != FLOATS) && takes(device, s) &&
+           tactic->in[0].format.dtype == (enum dtype)s->stem.x_dtype &&
            tactic->out[0].format.layout == IR_LAYOUT_CHANNELS_LAST &&
            tactic->out[0].format.dtype == (enum dtype)s->stem.y_dtype &&
            tactic->in[1].packed_bytes == s->packed &&
@@ -336,6 +400,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_stem = {
     .id = CUDA_FAMILY_OWN_STEM,
     .scales = true,
+    .casts = true,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

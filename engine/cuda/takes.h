@@ -131,7 +131,8 @@
     F(28, OWN_STEM, own_stem, "own stem", "own",                                                   \
       OP(CONV) | OP(CONV_POOL),                                                                    \
       "16 bit, or 8 bits by scales, on Hopper; one to four channels, windows up to 8x8 at steps "  \
-      "of 2, constant weights and bias, one group; Relu inside; CONV_POOL's images may be UINT8") \
+      "of 2, constant weights and bias, one group; Relu inside; images may be FP32, or UINT8 for " \
+      "CONV_POOL")                                                                                 \
     F(29, OWN_PAIR, own_pair, "own pair", "own",                                                   \
       OP(CONV_PAIR),                                                                               \
       "INT8 or UINT8 by scales on Hopper, the same for both sources, results of 8 bits; constant " \
