@@ -489,8 +489,7 @@ enum { KERNEL_STEM_CHANNELS = 4, KERNEL_STEM_WINDOW = 8 };
  *
  * The former if y is F16 or BF16: x is of y's type, or F32, which is rounded to it, or U8, whose
  * channel c counts as q + shift[c]; 0 outside of the image. The latter if y is I8 or U8: so is x,
- * or it is F32 or F16, and rounded to `q_dtype` by step and zero as QUANTIZE does it; `zero`
- * outside.
+ * or it is F32, and rounded to `q_dtype` by step and zero as QUANTIZE does it; `zero` outside.
  * x is dense, [N, C, H, W], or [N, H, W, C] with `last`; y is dense, [N, H, W, filters], of an even
  * number of filters. Sides are of H, then of W; out: of the convolution; pad: begins. Windows have
  * up to 8 pixels a side, one less if their pad is odd.

@@ -15,7 +15,7 @@
  * another. Comparing rounded values, or sums of integers, gives what two layers give, bit for bit.
  *
  * A block has a warpgroup that multiplies, and one whose warps build lines, each halves of its own
- * ones: it has asked memory for its next half before it waits for room. Two blocks share a
+ * ones: it has asked memory for its next two before it waits for room. Two blocks share a
  * multiprocessor; one compares and stores while the other multiplies. Each has an equal share of
  * the output's lines.
  *
@@ -62,7 +62,7 @@ struct job {
 };
 
 /* T: what is multiplied, and cells are made of: half_t, bf16_t, int8_t or uint8_t. X: what images
- * are made of: T, float, or uint8_t beside floats, or half_t beside bytes. DEEP: four channels. */
+ * are made of: T, float, or uint8_t beside floats. DEEP: four channels. */
 template <class T_, class X_, int TAPS_, bool DEEP_> struct shape {
     typedef T_ T;
     typedef X_ X;

@@ -97,13 +97,13 @@ template <class S, int C, bool LAST> struct patch {
     /* Rows whose fours are aligned: all of a four is in the image, or nothing. */
     __device__ __forceinline__ void load_whole(const job &j, const X *line, int column)
     {
-        const X *from = line + column * (LAST ? C : 1);
 #pragma unroll
         for (int down = 0; down < 2; down++)
 #pragma unroll
             for (int k = 0; k < C; k++)
                 if (there >> 4 * down & 1)
-                    load_four(from + down * j.down + k * (LAST ? 4 : j.plane),
+                    load_four(line + (column * (LAST ? C : 1) + down * j.down +
+                                      k * (LAST ? 4 : j.plane)),
                               v[LAST ? down * C + k : 2 * k + down]);
     }
 
@@ -114,7 +114,7 @@ template <class S, int C, bool LAST> struct patch {
         for (int i = 0; i < 8 * C; i++) {
             const int k = i / 8, down = i / 4 % 2, right = i % 4;
             if (there >> (4 * down + right) & 1)
-                load_one(line + down * j.down + k * j.plane + (column + right) * j.right, right,
+                load_one(line + (down * j.down + k * j.plane + (column + right) * j.right), right,
                          v[2 * k + down]);
         }
     }
@@ -234,61 +234,98 @@ template <class S, int C, bool LAST> struct patch {
 
 /* The lines of cells of a block, in order; two warps have each BUILT-th of them. */
 template <class S> struct lines {
+    typedef typename S::X X;
     runs r;
-    int i;          /* of the run */
-    uint32_t count; /* of all */
-    bool more;
+    int left;        /* lines of the run from this one on; not above 0: there are no more lines */
+    int row, column; /* of the image: the line's first */
+    const X *from;   /* where the row begins, or would */
     __device__ __forceinline__ lines(const job &j, int first)
-        : r(j), i(first), count((uint32_t)first), more(r.next(j))
+        : r(j), left(0), row(0), column(0), from(nullptr)
     {
-        settle(j);
+        settle(j, first);
     }
-    __device__ __forceinline__ void settle(const job &j)
+    /* Goes to a line so many behind the end of the run. */
+    __device__ __forceinline__ void settle(const job &j, int behind)
     {
-        while (more && i >= r.count + S::TAPS - 1) {
-            i -= r.count + S::TAPS - 1;
-            more = r.next(j);
+        int count = 0;
+        while (r.next(j)) {
+            count = r.count + S::TAPS - 1;
+            if (behind < count)
+                break;
+            behind -= count;
+            count = 0;
         }
+        left = count - (count ? behind : 0);
+        row = 2 * (r.line + behind + j.up);
+        column = 2 * (r.first(j) + j.left);
+        from = static_cast<const X *>(j.x) +
+               ((int64_t)r.image * j.channels * j.height * j.width + (int64_t)row * j.down);
     }
-    __device__ __forceinline__ void next(const job &j)
+    __device__ __forceinline__ void step(const job &j)
     {
-        i += BUILT;
-        count += BUILT;
-        settle(j);
+        left -= BUILT;
+        row += 2 * BUILT;
+        from += 2 * BUILT * j.down;
+        if (left <= 0)
+            settle(j, -left);
     }
 };
 
+/* A warp that builds: two of its halves of lines are asked of memory ahead, or one where there are
+ * no registers for two. */
 template <class S, int C, bool LAST> struct builder {
     typedef typename S::X X;
-    patch<S, C, LAST> part;
-    int pair; /* of a line's pairs of cells */
-    __device__ __forceinline__ void load(const job &j, const lines<S> &l)
+    static constexpr bool TWO = sizeof(X) * C < 16;
+    const room<S> &r;
+    const job &j;
+    lines<S> next;  /* what is loaded next */
+    uint32_t count; /* of the line that is built next */
+    int lane, pair; /* pair: of a line's pairs of cells */
+
+    __device__ builder(const room<S> &shared, const job &todo, int warp)
+        : r(shared), j(todo), next(todo, warp / HALVES), count((uint32_t)(warp / HALVES)),
+          lane((int)threadIdx.x % KERNEL_WARP), pair(warp % HALVES * KERNEL_WARP + lane)
     {
-        int row = 2 * (l.r.line + l.i + j.up);
-        int column = 2 * (l.r.first(j) + j.left) + 4 * pair;
-        int64_t at = (int64_t)l.r.image * C * j.height * j.width + (int64_t)row * j.down;
-        if (pair < PAIRS)
-            part.load(j, static_cast<const X *>(j.x) + at, row, column);
     }
-    __device__ __forceinline__ void run(const room<S> &r, const job &j, int warp)
+
+    /* False: there is nothing more to load. */
+    __device__ __forceinline__ bool load(patch<S, C, LAST> &part)
     {
-        int lane = (int)threadIdx.x % KERNEL_WARP;
-        lines<S> l(j, warp / HALVES);
-        pair = warp % HALVES * KERNEL_WARP + lane;
-        if (l.more)
-            load(j, l);
-        while (l.more) {
-            uint32_t slot = l.count % SLOTS;
-            mbarrier_wait(r.empty + slot, (l.count / SLOTS & 1) ^ 1);
-            if (pair < PAIRS)
-                part.put(j, r.lines + slot * S::LINE, pair);
-            proxy_fence();
-            __syncwarp();
-            if (lane == 0)
-                mbarrier_arrive(r.full + slot);
-            l.next(j);
-            if (l.more)
-                load(j, l);
+        if (next.left <= 0)
+            return false;
+        if (pair < PAIRS)
+            part.load(j, next.from, next.row, next.column + 4 * pair);
+        next.step(j);
+        return true;
+    }
+
+    __device__ __forceinline__ void build(const patch<S, C, LAST> &part)
+    {
+        uint32_t slot = count % SLOTS;
+        mbarrier_wait(r.empty + slot, (count / SLOTS & 1) ^ 1);
+        if (pair < PAIRS)
+            part.put(j, r.lines + slot * S::LINE, pair);
+        proxy_fence();
+        __syncwarp();
+        if (lane == 0)
+            mbarrier_arrive(r.full + slot);
+        count += BUILT;
+    }
+
+    __device__ __forceinline__ void run(void)
+    {
+        patch<S, C, LAST> even, odd;
+        bool more = load(even), another = TWO && load(odd);
+#pragma unroll 1
+        while (more) {
+            build(even);
+            more = load(even);
+            if constexpr (TWO) {
+                if (!another)
+                    break;
+                build(odd);
+                another = load(odd);
+            }
         }
     }
 };
@@ -297,9 +334,9 @@ template <class S, int C>
 __device__ __forceinline__ void build_channels(const room<S> &r, const job &j, int warp)
 {
     if (j.last)
-        builder<S, C, true>().run(r, j, warp);
+        builder<S, C, true>(r, j, warp).run();
     else
-        builder<S, C, false>().run(r, j, warp);
+        builder<S, C, false>(r, j, warp).run();
 }
 
 template <class S> __device__ __forceinline__ void build(const room<S> &r, const job &j)

@@ -10,9 +10,7 @@ static cudaError_t launch_floats(const struct kernel_call *call, const struct ke
     int least = p.q_dtype == DTYPE_I8 ? INT8_MIN : 0;
     if (!usual || p.zero < least || p.zero > least + 255)
         return cudaErrorNotSupported;
-    if (p.x_dtype == DTYPE_F16)
-        return stem::launch<T, half_t>(call, p);
-    return p.x_dtype == DTYPE_F32 ? stem::launch<T, float>(call, p) : cudaErrorNotSupported;
+    return stem::launch<T, float>(call, p);
 }
 
 cudaError_t stem::launch_bytes(const struct kernel_call *call, const struct kernel_stem &p)
@@ -21,6 +19,8 @@ cudaError_t stem::launch_bytes(const struct kernel_call *call, const struct kern
         return launch<uint8_t, uint8_t>(call, p);
     if (p.x_dtype == DTYPE_I8)
         return launch<int8_t, int8_t>(call, p);
+    if (p.x_dtype != DTYPE_F32)
+        return cudaErrorNotSupported;
     if (p.q_dtype == DTYPE_U8)
         return launch_floats<uint8_t>(call, p);
     return p.q_dtype == DTYPE_I8 ? launch_floats<int8_t>(call, p) : cudaErrorNotSupported;

@@ -277,13 +277,13 @@ template <class S> struct consumer {
     __device__ __forceinline__ void store_pool(const runs &w, const line &now, int row)
     {
         int column = w.first(j) / 2 + (int)threadIdx.x % 4, end = pairs(column, 4);
-        int begin = w.tile > 0 && threadIdx.x % 4 == 0 ? 1 : 0; /* the tile before has it */
+        bool repeated = w.tile > 0 && threadIdx.x % 4 == 0; /* the tile before has the first */
         typename S::T *to = place(w, row, column);
         uint32_t words[N / 4];
         keep.best(j, now, words);
 #pragma unroll
         for (int i = 0; i < N / 4; i++, to += 4 * j.filters)
-            if (i >= begin && i < end)
+            if (i < end && (i > 0 || !repeated))
                 store(to, words[i]);
     }
 
