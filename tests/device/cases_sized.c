@@ -6,18 +6,49 @@
 
 #include "tests/device/make.h"
 
+/* A convolution of images of this side, or its form with the pool inside. */
+static uint32_t add_conv(struct ir_graph *g, uint64_t *random, enum ir_op op, enum dtype image,
+                         struct shape x, int64_t m, int64_t k, int64_t stride, int64_t group)
+{
+    double scale = 1.7 / sqrt((double)(x.dim[1] / group * k * k));
+    int64_t pads[4] = {k / 2, k / 2, k / 2, k / 2}, strides[2] = {stride, stride};
+    uint32_t in[3] = {add_input(g, image, x),
+                      add_constant(g, random, DIMS(m, x.dim[1] / group, k, k), scale),
+                      add_constant(g, random, DIMS(m), 0.5)};
+    uint32_t node = ir_node_add(g, op, "conv", 3, in);
+    bool made = node != IR_NONE && ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&
+                ir_attr_set_ints(g, node, IR_ATTR_PADS, 4, pads);
+    return made ? node : IR_NONE;
+}
+
 static bool sized_conv(struct ir_graph *g, uint64_t *random, int64_t batch, int64_t c, int64_t m,
                        int64_t image, int64_t k, int64_t stride, int64_t group)
 {
-    double scale = 1.7 / sqrt((double)(c / group * k * k));
-    int64_t pads[4] = {k / 2, k / 2, k / 2, k / 2}, strides[2] = {stride, stride};
-    uint32_t in[3] = {add_input(g, DTYPE_F32, DIMS(batch, c, image, image)),
-                      add_constant(g, random, DIMS(m, c / group, k, k), scale),
-                      add_constant(g, random, DIMS(m), 0.5)};
-    uint32_t node = ir_node_add(g, IR_OP_CONV, "conv", 3, in);
-    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_GROUP, group) &&
-           ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&
-           ir_attr_set_ints(g, node, IR_ATTR_PADS, 4, pads) && finish(g, node);
+    uint32_t node = add_conv(g, random, IR_OP_CONV, DTYPE_F32, DIMS(batch, c, image, image), m, k,
+                             stride, group);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_GROUP, group) && finish(g, node);
+}
+
+static bool sized_stem(struct ir_graph *g, uint64_t *random, enum dtype image, int64_t batch)
+{
+    uint32_t node =
+        add_conv(g, random, IR_OP_CONV_POOL, image, DIMS(batch, 3, 224, 224), 64, 7, 2, 1);
+    return node != IR_NONE && finish(g, node) && add_unary(g, IR_UNARY_RELU, 0, 0);
+}
+
+static bool sized_stem_floats(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_stem(g, random, DTYPE_F32, batch);
+}
+
+static bool sized_stem_bytes(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_stem(g, random, DTYPE_U8, batch);
+}
+
+static bool sized_stem_alone(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 3, 32, 224, 3, 2, 1) && add_unary(g, IR_UNARY_RELU, 0, 0);
 }
 
 static bool sized_depthwise(struct ir_graph *g, uint64_t *random, int64_t batch)
@@ -198,6 +229,9 @@ static bool sized_product_gelu(struct ir_graph *g, uint64_t *random, int64_t bat
 }
 
 const struct case_sized case_sizes[] = {
+    {"stem 7x7/2 3>64 @224 + pool", sized_stem_floats, 2 * 147 * 64.0 * 112 * 112},
+    {"stem 7x7/2 3>64 @224 + pool, UINT8", sized_stem_bytes, 2 * 147 * 64.0 * 112 * 112},
+    {"stem 3x3/2 3>32 @224 + relu", sized_stem_alone, 2 * 27 * 32.0 * 112 * 112},
     {"conv 3x3 128 @28 + relu", sized_conv_3x3, 2 * 9 * 128.0 * 128 * 28 * 28},
     {"conv 1x1 64>256 @56 + sum", sized_conv_sum, 2 * 64.0 * 256 * 56 * 56},
     {"conv 3x3 64 @56 + relu", sized_conv_64_64_3, 2 * 9 * 64.0 * 64 * 56 * 56},

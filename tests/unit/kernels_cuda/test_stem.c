@@ -253,6 +253,7 @@ static void test_floats(void **state)
         {DTYPE_F32, DTYPE_F16, 1, 3, {13, 15}, 40, {7, 7}, {3, 3}, false, true, 2, DTYPE_NONE},
         {DTYPE_F32, DTYPE_F16, 1, 4, {10, 12}, 64, {3, 3}, {1, 1}, true, false, 1, DTYPE_NONE},
         {DTYPE_F32, DTYPE_F16, 1, 4, {9, 11}, 34, {5, 5}, {2, 2}, false, true, 1, DTYPE_NONE},
+        {DTYPE_F32, DTYPE_F16, 1, 4, {14, 16}, 64, {7, 7}, {3, 3}, false, true, 1, DTYPE_NONE},
         {DTYPE_F32, DTYPE_F16, 1, 1, {8, 236}, 64, {3, 3}, {1, 1}, false, false, 1, DTYPE_NONE},
         {DTYPE_F32, DTYPE_F16, 1, 2, {11, 10}, 64, {4, 6}, {1, 2}, true, true, 1, DTYPE_NONE},
         {DTYPE_F32, DTYPE_BF16, 1, 3, {12, 260}, 64, {7, 7}, {3, 3}, false, true, 3, DTYPE_NONE},
