@@ -13,6 +13,7 @@
 #include "base/mlp.h"
 #include "engine/cuda/device.h"
 #include "engine/guard/internal.h"
+#include "engine/tune/tune.h"
 #include "kernels/cuda/kernels.h"
 #include "tests/device/layout.h"
 #include "tests/device/ranged.h"
@@ -375,6 +376,66 @@ static void first_layers_read_images(void **state)
     assert_true(n > 0);
 }
 
+/* The tuner's own stream and events, which it only makes if nothing is timed. */
+static enum status no_stream(struct device *device, struct backend_stream **out,
+                             struct error *err UNUSED)
+{
+    *out = calloc(1, sizeof(**out));
+    assert_non_null(*out);
+    (*out)->device = cuda_device_of(device);
+    return STATUS_OK;
+}
+
+static void free_stream(struct backend_stream *stream)
+{
+    free(stream);
+}
+
+static enum status no_event(struct device *device UNUSED, bool timing UNUSED,
+                            struct backend_event **out, struct error *err UNUSED)
+{
+    *out = NULL;
+    return STATUS_OK;
+}
+
+/* Without timing, too, nothing is in front of a first layer that reads FP32 images: neither in 16
+ * bits nor, by ranges, in 8. */
+static void no_reformat_before_first_layers(void **state)
+{
+    CLEANUP(emulated_deinit) struct emulated b;
+    struct backend scales = backend_emulated;
+    uint32_t n = 0;
+    emulated_init(&b);
+    (void)state;
+    scales.features = BACKEND_SCALES;
+    scales.stream_new = no_stream, scales.stream_free = free_stream;
+    scales.event_new = no_event;
+    b.device.base.backend = &scales;
+    const struct tune_options options = {
+        .device = &b.device.base, .precision = PRECISION_F16, .no_timing = true};
+    for (const struct case_kind *kind = case_kinds; kind->name; kind++)
+        for (uint64_t seed = 1; seed <= 16 && !strcmp(kind->name, "conv-pool"); seed++) {
+            struct subject subject;
+            struct error err = {0};
+            if (subject_init_ranged(&subject, case_new(kind, seed), seed, DTYPE_I8, &err))
+                fail_msg("%s", err.text);
+            struct ir_graph *graphs[] = {case_new(kind, seed), ranged_case(kind, seed, &subject)};
+            for (size_t i = 0; i < ARRAY_LEN(graphs); i++) {
+                const struct ir_node *node = ir_node(graphs[i], 0);
+                bool floats = ir_tensor(graphs[i], node->inputs[0])->dtype == DTYPE_F32;
+                if (tune_graph(graphs[i], &options, NULL, &err))
+                    fail_msg("%s", err.text);
+                node = ir_node(graphs[i], 0);
+                assert_true(!floats || (node->op == IR_OP_CONV_POOL &&
+                                        node->tactic->in[0].format.dtype == DTYPE_F32));
+                n += floats;
+                ir_graph_free(graphs[i]);
+            }
+            subject_deinit(&subject);
+        }
+    assert_true(n > 0);
+}
+
 /* Tries all candidates that store a tensor in 8 bits; returns their number. */
 static uint32_t try_bytes(struct trial *trial, const struct case_kind *kind, uint64_t seed,
                           enum precision precision, enum dtype bytes)
@@ -721,13 +782,20 @@ int main(int argc, char **argv)
     only = argc > 1 && strcmp(argv[1], "all") != 0 ? argv[1] : NULL;
     seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_candidate),           cmocka_unit_test(recurrent_on_a_small_device),
-        cmocka_unit_test(every_candidate_in_bytes),  cmocka_unit_test(every_reformat),
-        cmocka_unit_test(every_reformat_of_bytes),   cmocka_unit_test(stored_tactics_are_checked),
-        cmocka_unit_test(gather_raises_the_flag),    cmocka_unit_test(scatter_raises_the_flag),
-        cmocka_unit_test(windows_on_hopper),         cmocka_unit_test(products_by_request),
-        cmocka_unit_test(chains_that_fit_are_taken), cmocka_unit_test(fusions_on_hopper_alone),
+        cmocka_unit_test(every_candidate),
+        cmocka_unit_test(recurrent_on_a_small_device),
+        cmocka_unit_test(every_candidate_in_bytes),
+        cmocka_unit_test(every_reformat),
+        cmocka_unit_test(every_reformat_of_bytes),
+        cmocka_unit_test(stored_tactics_are_checked),
+        cmocka_unit_test(gather_raises_the_flag),
+        cmocka_unit_test(scatter_raises_the_flag),
+        cmocka_unit_test(windows_on_hopper),
+        cmocka_unit_test(products_by_request),
+        cmocka_unit_test(chains_that_fit_are_taken),
+        cmocka_unit_test(fusions_on_hopper_alone),
         cmocka_unit_test(first_layers_read_images),
+        cmocka_unit_test(no_reformat_before_first_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
