@@ -217,6 +217,12 @@ template <class S> struct consumer {
         count++;
     }
 
+    /* The operand so many units of descriptors further on: addresses do not fill their field. */
+    static __device__ __forceinline__ uint64_t moved(uint64_t descriptor, uint32_t units)
+    {
+        return (descriptor & ~(uint64_t)0xffffffff) | ((uint32_t)descriptor + units);
+    }
+
     /* Step s of a line of taps that lies in this slot. The second plane has two taps in a brick
      * (see patch::put). */
     __device__ __forceinline__ uint64_t cells(uint32_t slot, int s) const
@@ -224,15 +230,14 @@ template <class S> struct consumer {
         const bool second = !S::BYTES && s >= S::TAPS / 2;
         const int at = second ? S::PLANE + (s - S::TAPS / 2) * 2 * BRICK : s * 2 * BRICK;
         const int lead = second && !S::DEEP && S::TAPS == 4 ? 2 * BRICK : BRICK;
-        const uint64_t form = descriptor_bricks((uint32_t)at, lead, 8 * BRICK);
-        uint32_t low = (uint32_t)form + lines + slot * (S::LINE / BRICK);
-        return (form & ~(uint64_t)0xffffffff) | low;
+        return moved(descriptor_bricks((uint32_t)at, lead, 8 * BRICK),
+                     lines + slot * (S::LINE / BRICK));
     }
 
     /* The products of the next line, whose first line of taps is given back. */
     __device__ __forceinline__ void multiply(sum_t (&sum)[N])
     {
-        uint32_t weights = shared_address(r.weights);
+        const uint64_t weights = descriptor_rows<128>(shared_address(r.weights));
         /* from one lane, so that descriptors are made where all lanes have the same */
         uint32_t slot = __shfl_sync(0xffffffffu, count % SLOTS, 0);
 #pragma unroll 1
@@ -242,7 +247,7 @@ template <class S> struct consumer {
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::TAPS * S::STEPS; i++) {
-            uint64_t a = descriptor_rows<128>(weights + (uint32_t)(i / 4 * PANEL + i % 4 * 32));
+            uint64_t a = moved(weights, (uint32_t)(i / 4 * PANEL + i % 4 * 32) / BRICK);
             uint64_t b = cells((slot + i / S::STEPS) % SLOTS, i % S::STEPS);
             if constexpr (S::BYTES)
                 wgmma_bytes<int8_t, typename S::T>(sum, a, b, i > 0);
