@@ -315,18 +315,18 @@ template <class S, int C, bool LAST> struct builder {
     __device__ __forceinline__ void run(void)
     {
         patch<S, C, LAST> even, odd;
-        bool more = load(even), another = TWO && load(odd);
+        bool more = false, another = false;
 #pragma unroll 1
-        while (more) {
-            build(even);
+        do { /* the first time round nothing is there to be built */
+            if (more)
+                build(even);
             more = load(even);
             if constexpr (TWO) {
-                if (!another)
-                    break;
-                build(odd);
+                if (another)
+                    build(odd);
                 another = load(odd);
             }
-        }
+        } while (more || another);
     }
 };
 
