@@ -316,8 +316,12 @@ template <class S, int C, bool LAST> struct builder {
     {
         patch<S, C, LAST> even, odd;
         bool more = false, another = false;
+        /* ptxas counts all loads with one counter, and waits for both halves where a turn begins:
+         * so memory's latency is there once for two halves, and less of it, since the first half's
+         * loads have been under way while the second was built. Were loads in front of the loop,
+         * it would wait for both at each half. The first turn only loads. */
 #pragma unroll 1
-        do { /* the first time round nothing is there to be built */
+        do {
             if (more)
                 build(even);
             more = load(even);
