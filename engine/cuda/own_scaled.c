@@ -14,9 +14,10 @@
  *
  * Hopper has kernels of its own (kernels/cuda/tile.cuh) for one group, where y has 8 bits as well
  * and what follows the sums is at most a residual of 8 bits and limits. Their scales and bias are
- * in steps of y. They alone take FP8, for which there are no zero points and whose sums may be
- * followed by an activation as well; scales and bias are real numbers then. Where rows are few and
- * depth is large, a kernel that shares a tile's depth among blocks is offered first.
+ * in steps of y. They alone take FP8, for which there are no zero points. Behind sums of FP8, and
+ * where y and the residual have 16 bits, there may be an activation as well; scales and bias are
+ * real numbers then. Where rows are few and depth is large, a kernel that shares a tile's depth
+ * among blocks is offered first.
  */
 #include <float.h>
 #include <math.h>
@@ -35,13 +36,40 @@ enum kind { TILES = 0, DEPTHWISE = 8, HOPPER = 16 };
 static const char *const tile_names[] = {"", "128x128", "128x64", "32x32"};
 static const char *const depthwise_names[] = {"", "depthwise 16 channels", "depthwise 8 channels",
                                               "depthwise 4 channels", "depthwise any window"};
+/* clang-format off: by the rows of the kernel's table */
 const char *const own_tile_names[] = {
-    "",           "128x256",    "128x128",    "128x64",     "64x256 k1",
-    "64x256 k2",  "64x256 k4",  "64x128 k2",  "64x128 k8",  "64x64 k4",
-    "64x64 k9",   "64x256 h1",  "64x64 h9",   "patch 64",   "patch 128",
-    "64x32",      "64x32 by 2", "64x32 by 4", "64x32 by 8", "64x64",
-    "64x64 by 2", "64x64 by 4", "64x64 by 8", "64x64 h",    "64x64 h by 2",
+    "",
+    "128x256",
+    "128x128",
+    "128x64",
+    "64x256 k1",
+    "64x256 k2",
+    "64x256 k4",
+    "64x128 k2",
+    "64x128 k8",
+    "64x64 k4",
+    "64x64 k9",
+    "64x256 h1",
+    "64x64 h9",
+    "patch 64",
+    "patch 128",
+    "64x32",
+    "64x32 by 2",
+    "64x32 by 4",
+    "64x32 by 8",
+    "64x64",
+    "64x64 by 2",
+    "64x64 by 4",
+    "64x64 by 8",
+    "64x64 h",
+    "64x64 h by 2",
+    "128x256 wide",
+    "128x128 wide",
+    "128x64 wide",
+    "64x128 k8 wide",
+    "64x64 k8 wide",
 };
+/* clang-format on */
 _Static_assert(ARRAY_LEN(own_tile_names) == KERNEL_TILE_VARIANTS + 1, "each row of the table");
 
 struct scaled {
@@ -143,22 +171,35 @@ static enum dtype bytes_of(const struct scaled *s)
     return s->from.dtype == DTYPE_F8 ? DTYPE_F8 : DTYPE_I8;
 }
 
-/* Floats go with floats, integers with integers. */
+/* y, and what is added to sums, are 16 bits wide, or else numbers of x's kind. */
+static bool is_wide(const struct scaled *s)
+{
+    return s->to.dtype == DTYPE_NONE && (s->y.dtype == DTYPE_F16 || s->y.dtype == DTYPE_BF16);
+}
+
 static bool is_like_x(const struct scaled *s, int32_t dtype)
 {
     return s->from.dtype == DTYPE_F8 ? dtype == DTYPE_F8 : scaled_is_byte(dtype);
 }
 
+/* Whether the kernel computes in steps of y; else in real numbers. */
+static bool is_in_steps(const struct scaled *s)
+{
+    return s->kind == HOPPER && s->from.dtype != DTYPE_F8 && !is_wide(s);
+}
+
 static bool read_residual(const struct kernel_view *z, uint32_t step, struct scaled *s)
 {
-    if (s->residual != IR_NONE || !is_like_x(s, z->dtype) || !(z->step > 0))
+    bool wide = is_wide(s) && z->dtype == s->y.dtype && z->step == 0;
+    if (s->residual != IR_NONE ||
+        !(wide || (s->to.step > 0 && is_like_x(s, z->dtype) && z->step > 0)))
         return false;
     for (int32_t d = 0; d < s->y.rank; d++)
         if (s->y.dim[d] != 1 && z->stride[d] != s->y.stride[d])
             return false;
     s->residual = step;
     s->tile.residual_dtype = z->dtype;
-    s->tile.residual_step = s->from.dtype == DTYPE_F8 ? z->step : z->step / s->to.step;
+    s->tile.residual_step = wide ? 1 : is_in_steps(s) ? z->step / s->to.step : z->step;
     s->residual_zero = (z->zero - (z->dtype == DTYPE_U8 ? 128.0F : 0.0F)) * s->tile.residual_step;
     return true;
 }
@@ -183,14 +224,14 @@ static bool read_steps(struct scaled *s)
     return true;
 }
 
-/* Of FP8: an activation, and a sum with a residual before or behind it; then limits. */
-static bool read_steps_floats(struct scaled *s)
+/* Of real numbers: an activation, and a sum with a residual before or behind it; then limits. */
+static bool read_steps_real(struct scaled *s)
 {
     s->residual = IR_NONE;
     s->tile.low = -FLT_MAX;
     s->tile.high = FLT_MAX;
     s->tile.func = IR_UNARY_IDENTITY;
-    s->tile.to = 1 / s->to.step;
+    s->tile.to = is_wide(s) ? 1 : 1 / s->to.step;
     for (int32_t i = 0; i < s->epilogue.n; i++) {
         const struct kernel_step *step = &s->epilogue.step[i];
         bool clip = !step->binary && step->func == IR_UNARY_CLIP, bent = s->tile.func != 0;
@@ -244,8 +285,8 @@ static bool read_hopper(const struct ir_node *node, struct scaled *s)
     s->kind = HOPPER;
     s->tile.x_dtype = s->x.dtype;
     s->tile.y_dtype = s->y.dtype;
-    return s->groups == 1 && s->to.step > 0 && is_like_x(s, s->y.dtype) &&
-           (s->from.dtype == DTYPE_F8 ? read_steps_floats(s) : read_steps(s)) && read_rows(node, s);
+    return s->groups == 1 && (is_wide(s) || (s->to.step > 0 && is_like_x(s, s->y.dtype))) &&
+           (is_in_steps(s) ? read_steps(s) : read_steps_real(s)) && read_rows(node, s);
 }
 
 /* Operands of y's shape lie like y, whether their layouts have been chosen yet or not. */
@@ -255,11 +296,17 @@ static bool is_like_y(const struct ir_graph *graph, const struct ir_node *node, 
     return t && shape_equal(&t->shape, &ir_tensor(graph, node->outputs[0])->shape);
 }
 
-static void lay_operands(const struct ir_graph *graph, const struct ir_node *node, struct scaled *s)
+static void lay_operands(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                         struct scaled *s)
 {
-    for (int32_t i = 0; i < s->epilogue.n; i++)
-        if (s->epilogue.step[i].binary && is_like_y(graph, node, node->epilogue[i].input))
-            memcpy(s->epilogue.step[i].operand.stride, s->y.stride, sizeof(s->y.stride));
+    for (int32_t i = 0; i < s->epilogue.n; i++) {
+        struct kernel_view *operand = &s->epilogue.step[i].operand;
+        if (!s->epilogue.step[i].binary || !is_like_y(graph, node, node->epilogue[i].input))
+            continue;
+        memcpy(operand->stride, s->y.stride, sizeof(s->y.stride));
+        if (s->variant)
+            operand->dtype = (int32_t)own_type((enum dtype)operand->dtype, dtype);
+    }
 }
 
 /* `dtype` takes the place of F32; NONE: tensors have their types. `variant`: of a kernel for
@@ -284,7 +331,7 @@ static bool scaled_read(const struct ir_graph *graph, const struct ir_node *node
     if (!(conv ? read_conv : read_matmul)(graph, node, &s) ||
         !cuda_epilogue(graph, node, &s.y, &s.epilogue))
         return false;
-    lay_operands(graph, node, &s);
+    lay_operands(graph, node, dtype, &s);
     if ((variant && !read_hopper(node, &s)) ||
         (s.kind == TILES && !kernel_conv_bytes_runs(&s.window, s.groups, &s.x, &s.runs)) ||
         (s.kind == DEPTHWISE && layout != IR_LAYOUT_CHANNELS_LAST))
@@ -387,7 +434,7 @@ static enum status ask_variant(const struct ask *ask, const struct ir_graph *gra
 }
 
 /* Of those for Hopper, the ones whose tiles are no wider than they need be. They differ by how they
- * are packed alone. */
+ * are packed alone. Those that share a tile's depth come first for few rows, else last. */
 static enum status ask_hopper(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,
                               enum ir_layout layout, struct error *err)
 {
@@ -396,11 +443,15 @@ static enum status ask_hopper(const struct ask *ask, const struct ir_graph *grap
         !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), s.columns ? 1 : 0,
                               s.filters, bytes_of(&s)))
         return STATUS_OK;
-    int32_t first = is_deep(&s) ? guess(ask->device, &s) : 1;
-    TRY(ask_variant(ask, graph, dtype, layout, &s, first, err));
-    for (int32_t v = 1; v <= KERNEL_TILE_VARIANTS; v++)
-        if (v != first)
+    int32_t first = is_deep(&s) ? guess(ask->device, &s) : 0;
+    if (first)
+        TRY(ask_variant(ask, graph, dtype, layout, &s, first, err));
+    for (int32_t i = 0; i < 2 * KERNEL_TILE_VARIANTS; i++) {
+        int32_t v = 1 + i % KERNEL_TILE_VARIANTS;
+        bool splits = v >= KERNEL_TILE_SPLIT && v < KERNEL_TILE_WIDE;
+        if (v != first && splits == (i >= KERNEL_TILE_VARIANTS))
             TRY(ask_variant(ask, graph, dtype, layout, &s, v, err));
+    }
     return STATUS_OK;
 }
 
@@ -522,7 +573,7 @@ static void pack_filter(const struct scaled *s, const struct scaled_constants *f
     int64_t at = filter;
     if (s->kind == HOPPER)
         at = kernel_tile_number(s->variant, filter);
-    if (s->kind == HOPPER && s->from.dtype != DTYPE_F8) {
+    if (is_in_steps(s)) {
         one /= (double)s->to.step;
         bias = (double)scaled_in_steps(&s->to, (float)bias) - (double)s->residual_zero;
     }

@@ -123,7 +123,8 @@
       "any number of channels, one to three spatial dimensions; depth to 65,536; operands of the " \
       "output's shape, of its channels or of one number inside; on Hopper also by tensor copies: " \
       "one group, channels of multiples of 16, results of 8 bits, a sum with 8 bits and limits "   \
-      "inside; so, and with Gelu and swish inside, FP8 (E4M3) on Hopper")                          \
+      "inside; FP8 (E4M3) so, too; results of FP8 or 16 bits with a sum of their type, Gelu and "  \
+      "swish inside")                                                                              \
     F(27, OWN_MLP, own_mlp, "own mlp", "own",                                                      \
       OP(MLP),                                                                                     \
       "floats; to 31 layers of at most 1,024 columns, constant weights that fit a block's shared " \

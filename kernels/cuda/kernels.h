@@ -343,12 +343,14 @@ cudaError_t kernel_matmul(const struct kernel_call *call, const struct kernel_ma
 /* --- tile.cu --- */
 
 /* Variants, from 1 on: the rows of the table in tile_table.cuh; from PATCH on those of patch.cuh,
- * from SPLIT on those of split.cuh: tiles of 32 columns by 1, 2, 4 and 8 blocks, then of 64. They
- * are for Hopper alone. */
+ * from SPLIT on those of split.cuh: tiles of 32 columns by 1, 2, 4 and 8 blocks, then of 64; from
+ * WIDE on those for results of 16 bits, which of the others only SPLIT's have. They are for Hopper
+ * alone. */
 enum {
     KERNEL_TILE_PATCH = 13,
     KERNEL_TILE_SPLIT = 15,
-    KERNEL_TILE_VARIANTS = 24,
+    KERNEL_TILE_WIDE = 25,
+    KERNEL_TILE_VARIANTS = 29,
     KERNEL_TILE_ROOM = 256
 };
 
@@ -358,24 +360,24 @@ enum {
  *         `high`
  *
  * x [rows, depth] and residual and y [rows, cols] are dense, I8 or U8 each, x may be images; rows
- * of each are whole 16 bytes; from SPLIT on, those of residual and y whole 8 bytes. What lies
- * outside of an image is 0. Residual and y are counted from 128 if they are U8: so are bias, low
+ * of each are whole 16 bytes; SPLIT's rows of residual and y are whole 8 numbers. What lies outside
+ * of an image is 0. Residual and y are counted from 128 if they are U8: so are bias, low
  * and high. Weights, scale and bias are packed: column c of the weights is row kernel_tile_row(v,
  * c) of [kernel_tile_rows(cols), kernel_tile_depth(image, depth, step)] (a tap has
  * kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale and bias are numbers
  * kernel_tile_number(v, c) of kernel_tile_rows(cols); all else is 0.
  *
- * Or of FP8 (E4M3): x, weights, residual and y are F8 then, and
+ * Or of FP8 (E4M3), x and weights F8, residual and y too, or with results of 16 bits from any x,
+ * residual and y both F16 or both BF16:
  *
  *     v = func(scale[c] sum(x w) + bias[c] + residual_step residual)
- *     y = round(to v), v not below `low`, not above `high`
+ *     y = round(to v), v not below `low`, not above `high`; `to` is 1 in 16 bits
  *
  * where the residual stands behind func if it is `late`. func: IR_UNARY_IDENTITY, RELU, GELU,
  * GELU_TANH, or SWISH with `alpha`. There is one source.
  *
  * With a second source sum(x w) is round(ratio[c] sum(x w)) + sum(second.x second.w), where ratio
- * is packed like scale, and second.x has the type of x; from SPLIT on, floats that are not rounded
- * are added. */
+ * is packed like scale, and second.x has the type of x; SPLIT's add floats that are not rounded. */
 struct kernel_tile {
     int64_t rows, cols, depth;
     struct kernel_images image;
@@ -389,7 +391,7 @@ struct kernel_tile {
     const void *x, *weights, *residual; /* residual may be NULL */
     const float *scale, *bias;
     float residual_step, low, high;
-    int32_t func; /* and all below: of F8 */
+    int32_t func; /* and all below: of F8, or of 16 bits */
     float alpha, to;
     bool late;
     void *y;

@@ -517,7 +517,7 @@ cudaError_t launch_bytes(const struct kernel_call *call, const struct kernel_til
 {
     typedef shape<bytes<X>, LINE, STAGES, SLOTS> S;
     job<S> j = {};
-    if (p.second.depth ||
+    if (p.second.depth || tile::is_wide(p) ||
         (LINE == 128 && p.image.channels <= 64)) /* for which shorter lines are there */
         return cudaErrorNotSupported;
     struct source s = {};

@@ -14,10 +14,12 @@ static const struct {
 #define ROW(columns, stay, stages, slots, line) {columns < 128 ? 64 : 128, line},
 #define PATCH(line, ...)                        {64, line},
 #define SPLIT(columns, stages, line, blocks)    {split::PART, line},
-            TILE_SHAPES(ROW) TILE_PATCHES(PATCH) TILE_SPLITS(SPLIT)};
+#define WIDE(...)                               {64, 128},
+            TILE_SHAPES(ROW) TILE_PATCHES(PATCH) TILE_SPLITS(SPLIT) TILE_WIDES(WIDE)};
 #undef ROW
 #undef PATCH
 #undef SPLIT
+#undef WIDE
 
 static int32_t known(int32_t variant)
 {
@@ -34,22 +36,29 @@ int64_t kernel_tile_step(int32_t variant)
     return rows[known(variant)].step;
 }
 
-/* Floats from end to end. */
-static cudaError_t floats(const struct kernel_call *call, const struct kernel_tile *p)
+/* What is behind sums are real numbers: of FP8, or of results of 16 bits. */
+static bool is_real(const struct kernel_tile *p)
 {
-    bool fit = p->y_dtype == DTYPE_F8 && (!p->residual || p->residual_dtype == DTYPE_F8) &&
-               activate::knows(p->func) && !p->second.depth;
-    return fit ? tile::launch_f8(call, *p) : cudaErrorNotSupported;
+    return p->x_dtype == DTYPE_F8 || tile::is_wide(*p);
+}
+
+/* Residuals are of the results' kind. */
+static bool fits(const struct kernel_tile *p)
+{
+    if (!is_real(p))
+        return is_byte(p->x_dtype) && is_byte(p->y_dtype) &&
+               (!p->residual || is_byte(p->residual_dtype));
+    return (p->y_dtype == DTYPE_F8 ? p->x_dtype == DTYPE_F8 : tile::is_wide(*p)) &&
+           (p->x_dtype == DTYPE_F8 || is_byte(p->x_dtype)) &&
+           (!p->residual || p->residual_dtype == p->y_dtype) && activate::knows(p->func) &&
+           !p->second.depth;
 }
 
 cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p)
 {
-    if (call->capability != 90)
+    if (call->capability != 90 || !fits(p))
         return cudaErrorNotSupported;
-    if (p->x_dtype == DTYPE_F8)
-        return floats(call, p);
-    if (!is_byte(p->x_dtype) || !is_byte(p->y_dtype) ||
-        (p->residual && !is_byte(p->residual_dtype)))
-        return cudaErrorNotSupported;
-    return p->x_dtype == DTYPE_I8 ? tile::launch_i8(call, *p) : tile::launch_u8(call, *p);
+    return p->x_dtype == DTYPE_F8   ? tile::launch_f8(call, *p)
+           : p->x_dtype == DTYPE_I8 ? tile::launch_i8(call, *p)
+                                    : tile::launch_u8(call, *p);
 }

@@ -38,22 +38,26 @@ constexpr int WARPS = HOPPER_WARPGROUP / 32;
 constexpr int FIRST_LOADER = CONSUMERS * WARPS; /* the number of the first warp that loads */
 
 /* STAY 0: shared. */
-template <class X, int COLUMNS_, int STAY_, int STAGES_, int SLOTS_, int LINE_> struct shape {
+template <class X, int COLUMNS_, int STAY_, int STAGES_, int SLOTS_, int LINE_, int SIZE_ = 1>
+struct shape {
     typedef kind<X> K;
     typedef typename K::Sum Sum;
     static constexpr int LINE = LINE_; /* bytes of a step */
+    static constexpr int SIZE = SIZE_; /* of a result; 2: wide */
     static constexpr int COLUMNS = COLUMNS_, STAY = STAY_, STAGES = STAGES_, SLOTS = SLOTS_;
     static constexpr bool SHARES = STAY == 0;
     static constexpr int RINGS = SHARES ? 1 : CONSUMERS, TALL = SHARES ? CONSUMERS * SLAB : SLAB;
     static constexpr int A = TALL * LINE, B = COLUMNS * LINE, STAGE = A + (SHARES ? B : 0);
-    static constexpr int BOX = COLUMNS < 128 ? COLUMNS : 128, BOXES = COLUMNS / BOX;
-    static constexpr int SLOT = SLAB * COLUMNS;
+    static constexpr int BOX = COLUMNS * SIZE < 128 ? COLUMNS : 128 / SIZE; /* columns */
+    static constexpr int BOXES = COLUMNS / BOX;
+    static constexpr int ROW = BOX * SIZE, PIECE = SLAB * ROW; /* bytes of a box's line, of a box */
+    static constexpr int SLOT = BOXES * PIECE;
     static constexpr int READERS = (SHARES ? CONSUMERS : 1) * WARPS; /* of a stage */
     static constexpr int BARRIERS = RINGS * STAGES * 2 + CONSUMERS * SLOTS * 2 + STAY;
     static constexpr int SHARED =
         HOPPER_ALIGN + STAY * B + RINGS * STAGES * STAGE + CONSUMERS * SLOTS * SLOT + BARRIERS * 8;
     static_assert(SHARED <= HOPPER_SHARED_MAX, "shared memory");
-    static_assert(BOX == 128 || BOX == 64, "lines that a thread has a quarter of");
+    static_assert(ROW == 128 || ROW == 64, "lines that a thread has a quarter of");
     static_assert(COLUMNS <= KERNEL_TILE_ROOM, "scales and biases");
 };
 
@@ -150,7 +154,7 @@ __device__ __forceinline__ void load_residual(const room<S> &r, const CUtensorMa
         mbarrier_wait(r.gone + slot, t.parity ^ 1);
         mbarrier_expect(r.come + slot, S::SLOT);
         for (int i = 0; i < S::BOXES; i++)
-            tensor_load_2d(r.slots + slot * S::SLOT + i * SLAB * S::BOX, z, r.come + slot,
+            tensor_load_2d(r.slots + slot * S::SLOT + i * S::PIECE, z, r.come + slot,
                            w.column() + i * S::BOX, w.row() + (S::SHARES ? consumer * SLAB : 0));
         t.next(S::SLOTS);
     }
@@ -164,20 +168,20 @@ __device__ __forceinline__ void results(const job &j,
                                         const typename S::Sum (&sum)[S::COLUMNS / 2],
                                         unsigned char *slot, int column)
 {
-    constexpr int CHUNKS = S::BOX / 64, QUADS = S::BOX / 16;
+    constexpr int CHUNKS = S::ROW / 64, QUADS = S::BOX / 16, WORDS = QUADS * S::SIZE;
     int thread = (int)threadIdx.x % HOPPER_WARPGROUP, t = thread % 4;
     int row = thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
     for (int box = 0; box < S::BOXES; box++) {
         unsigned char *at[2][CHUNKS];
-        uint32_t z[2][QUADS], out[2][QUADS];
+        uint32_t z[2][WORDS], out[2][WORDS];
 #pragma unroll
         for (int up = 0; up < 2; up++)
 #pragma unroll
             for (int c = 0; c < CHUNKS; c++) {
                 int line = row + 8 * up, chunk = CHUNKS * t + c;
-                chunk ^= S::BOX == 128 ? line % 8 : line / 2 % 4;
-                at[up][c] = slot + box * SLAB * S::BOX + line * S::BOX + chunk * 16;
+                chunk ^= S::ROW == 128 ? line % 8 : line / 2 % 4;
+                at[up][c] = slot + box * S::PIECE + line * S::ROW + chunk * 16;
                 if (RESIDUAL) {
                     uint4 v = *reinterpret_cast<const uint4 *>(at[up][c]);
                     z[up][4 * c] = v.x, z[up][4 * c + 1] = v.y;
@@ -194,8 +198,16 @@ __device__ __forceinline__ void results(const job &j,
                 const int first = 4 * (box * S::BOX / 8 + 2 * q) + 2 * up;
                 const float four[4] = {(float)sum[first], (float)sum[first + 1],
                                        (float)sum[first + 4], (float)sum[first + 5]};
-                out[up][q] =
-                    S::K::template finish<RESIDUAL>(j, four, s, b, RESIDUAL ? z[up][q] : 0);
+                if constexpr (S::SIZE == 1) {
+                    out[up][q] =
+                        S::K::template finish<RESIDUAL>(j, four, s, b, RESIDUAL ? z[up][q] : 0);
+                } else {
+                    uint2 with = make_uint2(0, 0);
+                    if (RESIDUAL)
+                        with = make_uint2(z[up][2 * q], z[up][2 * q + 1]);
+                    uint2 two = finish_wide<RESIDUAL>(j, four, s, b, with);
+                    out[up][2 * q] = two.x, out[up][2 * q + 1] = two.y;
+                }
             }
         }
 #pragma unroll
@@ -330,7 +342,7 @@ template <class S> struct consumer {
         named_sync(1 + group, HOPPER_WARPGROUP);
         if (leads) {
             for (int i = 0; i < S::BOXES; i++)
-                tensor_store_2d(y, to + i * SLAB * S::BOX, column + i * S::BOX, row);
+                tensor_store_2d(y, to + i * S::PIECE, column + i * S::BOX, row);
             store_commit();
         }
         again = true;
@@ -425,12 +437,18 @@ template <class S> struct hopper_sources sources_of(const struct kernel_tile &p,
 /* Results; `data` may be residuals, which lie like them. */
 template <class S> struct hopper_tensor results_of(const struct kernel_tile &p, const void *data)
 {
-    return hopper_matrix(data, p.y_dtype, p.cols, p.cols, p.rows, SLAB, S::BOX);
+    return hopper_matrix(data, p.y_dtype, p.cols, p.cols, p.rows, SLAB, S::ROW);
+}
+
+inline bool is_wide(const struct kernel_tile &p)
+{
+    return p.y_dtype == DTYPE_F16 || p.y_dtype == DTYPE_BF16;
 }
 
 /* All that happens to sums. */
 inline struct job finish_of(const struct kernel_tile &p)
 {
+    const bool real = p.x_dtype == DTYPE_F8 || is_wide(p);
     struct job j = {};
     j.scale = p.scale;
     j.bias = p.bias;
@@ -443,7 +461,8 @@ inline struct job finish_of(const struct kernel_tile &p)
     j.alpha = p.alpha;
     j.to = p.to;
     j.late = p.late;
-    j.limited = p.x_dtype == DTYPE_F8 ? p.low > -FLT_MAX || p.high < FLT_MAX : p.high < 127;
+    j.bf16 = p.y_dtype == DTYPE_BF16;
+    j.limited = real ? p.low > -FLT_MAX || p.high < FLT_MAX : p.high < 127;
     j.residual_turn = p.residual_dtype == DTYPE_U8 ? 0x80808080u : 0;
     j.turn = p.y_dtype == DTYPE_U8 ? 0x80808080u : 0;
     return j;
@@ -472,7 +491,7 @@ template <class S>
 cudaError_t launch_of(const struct kernel_call *call, const struct kernel_tile &p)
 {
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
-    if (!counts(p, S::LINE, S::COLUMNS))
+    if (!counts(p, S::LINE, S::COLUMNS) || is_wide(p) != (S::SIZE == 2))
         return cudaErrorNotSupported;
     struct hopper_sources from = sources_of<S>(p, S::TALL);
     struct hopper_tensor y = results_of<S>(p, p.y);

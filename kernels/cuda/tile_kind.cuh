@@ -7,6 +7,7 @@
  *             computed as INT8: q - 128 is q with its highest bit turned
  *   floats    (E4M3) sums are fp32, and what is behind them are real numbers, since an activation
  *             that bends may be among it
+ *   wide      results and residuals of 16 bits behind sums of either kind: real numbers as well
  */
 #ifndef INFERD_KERNELS_CUDA_TILE_KIND_CUH
 #define INFERD_KERNELS_CUDA_TILE_KIND_CUH
@@ -27,9 +28,9 @@ struct job {
     float residual_step, low, high;
     uint32_t residual_turn, turn; /* the highest bits of four bytes of U8 */
     bool residual, limited;       /* limited: by `high`; floats: by either */
-    int func;                     /* enum ir_unary, and all below: of floats */
+    int func;                     /* enum ir_unary, and all below: of real numbers */
     float alpha, to;
-    bool late;
+    bool late, bf16; /* bf16: else f16, of wide results */
 };
 
 __device__ __forceinline__ int nearest(float x)
@@ -67,6 +68,46 @@ __device__ __forceinline__ float byte_float(uint32_t raised, int i)
 {
     return __uint_as_float(__byte_perm(raised, 0x4b000000u, 0x7540 + i)) - 8388736.0f;
 }
+
+/* --- results that are computed as real numbers --- */
+
+/* What happens to four of them, z being their residuals. */
+template <bool RESIDUAL>
+__device__ __forceinline__ void bend(const job &j, float (&v)[4], const float (&z)[4])
+{
+    const float before = j.late ? 0 : j.residual_step, behind = j.late ? j.residual_step : 0;
+#pragma unroll
+    for (int i = 0; i < 4 && RESIDUAL; i++)
+        v[i] = fmaf(z[i], before, v[i]);
+    activate::values(j.func, j.alpha, v);
+#pragma unroll
+    for (int i = 0; i < 4 && RESIDUAL; i++)
+        v[i] = fmaf(z[i], behind, v[i]);
+    if (j.limited)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            v[i] = v[i] < j.low ? j.low : v[i] > j.high ? j.high : v[i]; /* NaN stays */
+}
+
+/* Four neighbouring results of 16 bits; z: their residuals as they lie in memory. */
+template <bool RESIDUAL>
+__device__ __forceinline__ uint2 finish_wide(const job &j, const float (&sum)[4], const float4 &s,
+                                             const float4 &b, const uint2 &z)
+{
+    float v[4] = {fmaf(sum[0], s.x, b.x), fmaf(sum[1], s.y, b.y), fmaf(sum[2], s.z, b.z),
+                  fmaf(sum[3], s.w, b.w)};
+    float2 low = make_float2(0, 0), high = low;
+    if (RESIDUAL) {
+        low = j.bf16 ? pair_floats<bf16_t>(z.x) : pair_floats<half_t>(z.x);
+        high = j.bf16 ? pair_floats<bf16_t>(z.y) : pair_floats<half_t>(z.y);
+    }
+    const float w[4] = {low.x, low.y, high.x, high.y};
+    bend<RESIDUAL>(j, v, w);
+    return j.bf16 ? make_uint2(pair_of<bf16_t>(v[0], v[1]), pair_of<bf16_t>(v[2], v[3]))
+                  : make_uint2(pair_of<half_t>(v[0], v[1]), pair_of<half_t>(v[2], v[3]));
+}
+
+/* --- kinds --- */
 
 /* X: int8_t or uint8_t, by weights of int8_t. */
 template <class X> struct kind {
@@ -173,18 +214,7 @@ template <> struct kind<f8_t> {
         float w[4] = {};
         if (RESIDUAL)
             four_floats(z, w);
-        const float before = j.late ? 0 : j.residual_step, behind = j.late ? j.residual_step : 0;
-#pragma unroll
-        for (int i = 0; i < 4 && RESIDUAL; i++)
-            v[i] = fmaf(w[i], before, v[i]);
-        activate::values(j.func, j.alpha, v);
-#pragma unroll
-        for (int i = 0; i < 4 && RESIDUAL; i++)
-            v[i] = fmaf(w[i], behind, v[i]);
-        if (j.limited)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                v[i] = v[i] < j.low ? j.low : v[i] > j.high ? j.high : v[i]; /* NaN stays */
+        bend<RESIDUAL>(j, v, w);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             v[i] *= j.to;

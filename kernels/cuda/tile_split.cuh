@@ -3,7 +3,8 @@
  * Products of bytes of few rows: split.cuh, with what tile.cuh does to sums. Blocks send each other
  * integers, so that a result does not depend on how many there are. Of two sources they send floats
  * in units of the second one: for integers each block would have to round its part. 8 columns of a
- * row are 8 bytes, which a thread reads of the residual and writes by itself.
+ * row are 8 bytes, or 16 if results are wide, which a thread reads of the residual and writes by
+ * itself.
  */
 #ifndef INFERD_KERNELS_CUDA_TILE_SPLIT_CUH
 #define INFERD_KERNELS_CUDA_TILE_SPLIT_CUH
@@ -17,6 +18,7 @@ namespace tile
 struct split_job : job {
     int rows, cols;
     bool floats; /* that blocks send, in place of integers */
+    bool wide;
     const unsigned char *from; /* residuals */
     unsigned char *y;
 };
@@ -25,7 +27,7 @@ struct split_job : job {
 template <class K> struct split_operands {
     static constexpr int FOURS = split::LANE / 4;
     float4 scale[FOURS], bias[FOURS];
-    uint32_t z[FOURS];
+    uint2 z[FOURS]; /* y: of wide ones */
     int32_t sum[split::LANE]; /* or floats as they lie */
     bool there;
     __device__ __forceinline__ split_operands(const split_job &j, int row, int column)
@@ -39,9 +41,14 @@ template <class K> struct split_operands {
             bias[i] = __ldg(reinterpret_cast<const float4 *>(j.bias + number + 16 * i));
         }
         if (there && j.residual) {
-            uint2 v = __ldg(
-                reinterpret_cast<const uint2 *>(j.from + (int64_t)row * j.cols + column));
-            z[0] = v.x, z[1] = v.y;
+            const int64_t at = (int64_t)row * j.cols + column;
+            if (j.wide) {
+                uint4 v = __ldg(reinterpret_cast<const uint4 *>(j.from + 2 * at));
+                z[0] = make_uint2(v.x, v.y), z[1] = make_uint2(v.z, v.w);
+            } else {
+                uint2 v = __ldg(reinterpret_cast<const uint2 *>(j.from + at));
+                z[0].x = v.x, z[1].x = v.y;
+            }
         }
     }
     __device__ __forceinline__ void add(const split_job &j, const uint4 &low, const uint4 &high)
@@ -55,7 +62,8 @@ template <class K> struct split_operands {
     }
     __device__ __forceinline__ void store(const split_job &j, int row, int column)
     {
-        uint32_t out[FOURS];
+        uint2 out[FOURS] = {};
+        const int64_t at = (int64_t)row * j.cols + column;
         if (!there)
             return;
 #pragma unroll
@@ -64,11 +72,18 @@ template <class K> struct split_operands {
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 four[k] = j.floats ? __int_as_float(sum[4 * i + k]) : (float)sum[4 * i + k];
-            out[i] = j.residual ? K::template finish<true>(j, four, scale[i], bias[i], z[i])
-                                : K::template finish<false>(j, four, scale[i], bias[i], 0);
+            if (j.wide)
+                out[i] = j.residual ? finish_wide<true>(j, four, scale[i], bias[i], z[i])
+                                    : finish_wide<false>(j, four, scale[i], bias[i], z[i]);
+            else
+                out[i].x = j.residual ? K::template finish<true>(j, four, scale[i], bias[i], z[i].x)
+                                      : K::template finish<false>(j, four, scale[i], bias[i], 0);
         }
-        *reinterpret_cast<uint2 *>(j.y + (int64_t)row * j.cols + column) =
-            make_uint2(out[0], out[1]);
+        if (j.wide)
+            *reinterpret_cast<uint4 *>(j.y + 2 * at) =
+                make_uint4(out[0].x, out[0].y, out[1].x, out[1].y);
+        else
+            *reinterpret_cast<uint2 *>(j.y + at) = make_uint2(out[0].x, out[1].x);
     }
 };
 
@@ -115,11 +130,12 @@ struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
     }
 };
 
-/* Results and residuals of 8 bytes at a time. */
+/* Results and residuals of a lane at a time. */
 inline bool split_stores(const struct kernel_tile &p)
 {
-    const int whole = split::LANE;
-    return p.cols % whole == 0 && (uintptr_t)p.y % whole == 0 && (uintptr_t)p.residual % whole == 0;
+    const uintptr_t whole = split::LANE * (is_wide(p) ? 2 : 1);
+    return p.cols % split::LANE == 0 && (uintptr_t)p.y % whole == 0 &&
+           (uintptr_t)p.residual % whole == 0;
 }
 
 template <class S, int BLOCKS>
@@ -134,6 +150,7 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_til
     static_cast<job &>(j.job) = job_of<S>(p, from);
     j.job.rows = (int)p.rows;
     j.job.cols = (int)p.cols;
+    j.job.wide = is_wide(p);
     j.job.floats = S::FLOATS || from.n > 1;
     j.job.from = static_cast<const unsigned char *>(p.residual);
     j.job.y = static_cast<unsigned char *>(p.y);

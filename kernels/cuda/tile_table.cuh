@@ -43,6 +43,14 @@ namespace tile
     R(64, 8, 64, 1)                                                                                \
     R(64, 8, 64, 2)
 
+/* Behind them, of wide results: R(columns, steps of weights that stay, stages, slots) */
+#define TILE_WIDES(R)                                                                              \
+    R(256, 0, 3, 1)                                                                                \
+    R(128, 0, 5, 2)                                                                                \
+    R(64, 0, 7, 3)                                                                                 \
+    R(128, 8, 4, 1)                                                                                \
+    R(64, 8, 5, 2)
+
 typedef cudaError_t (*launch_fn)(const struct kernel_call *call, const struct kernel_tile &p);
 
 template <class X> cudaError_t launch(const struct kernel_call *call, const struct kernel_tile &p)
@@ -52,10 +60,14 @@ template <class X> cudaError_t launch(const struct kernel_call *call, const stru
 #define PATCH(line, stages, slots) patch::launch_bytes<X, line, stages, slots>,
 #define SPLIT(columns, stages, line, blocks)                                                       \
     launch_split<split_shape<X, columns, stages, line>, blocks>,
-    static const launch_fn rows[] = {TILE_SHAPES(ROW) TILE_PATCHES(PATCH) TILE_SPLITS(SPLIT)};
+#define WIDE(columns, stay, stages, slots)                                                         \
+    launch_of<shape<X, columns, stay, stages, slots, 128, 2>>,
+    static const launch_fn rows[] = {
+        TILE_SHAPES(ROW) TILE_PATCHES(PATCH) TILE_SPLITS(SPLIT) TILE_WIDES(WIDE)};
 #undef ROW
 #undef PATCH
 #undef SPLIT
+#undef WIDE
     static_assert(sizeof(rows) / sizeof(*rows) == KERNEL_TILE_VARIANTS, "each has its number");
     if (call->variant < 1 || call->variant > KERNEL_TILE_VARIANTS)
         return cudaErrorNotSupported;

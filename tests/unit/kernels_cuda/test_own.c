@@ -70,7 +70,11 @@ static void try_tactic(struct trial *trial, const struct case_kind *kind, uint64
  * them will do here. */
 static bool is_left_out(const struct tactic *tactic, uint64_t seed)
 {
-    enum { FIRST_FOR_BYTES = 17, FIRST_SPLIT = FIRST_FOR_BYTES - 1 + KERNEL_TILE_SPLIT };
+    enum {
+        FIRST_FOR_BYTES = 17,
+        FIRST_SPLIT = FIRST_FOR_BYTES - 1 + KERNEL_TILE_SPLIT,
+        FIRST_WIDE = FIRST_FOR_BYTES - 1 + KERNEL_TILE_WIDE
+    };
     uint32_t family = tactic->id >> 16, variant = cuda_tactic_variant(tactic);
     bool row = family == CUDA_FAMILY_OWN_MATMUL ||
                (family == CUDA_FAMILY_OWN_SCALED && variant >= FIRST_FOR_BYTES);
@@ -302,14 +306,18 @@ static struct ir_graph *ranged_case(const struct case_kind *kind, uint64_t seed,
  * them share a tile's depth among blocks. */
 static void windows_on_hopper(void **state)
 {
-    enum { FIRST_FOR_BYTES = 17, FIRST_SPLIT = FIRST_FOR_BYTES - 1 + KERNEL_TILE_SPLIT };
+    enum {
+        FIRST_FOR_BYTES = 17,
+        FIRST_SPLIT = FIRST_FOR_BYTES - 1 + KERNEL_TILE_SPLIT,
+        FIRST_WIDE = FIRST_FOR_BYTES - 1 + KERNEL_TILE_WIDE
+    };
     CLEANUP(emulated_deinit) struct emulated b;
     struct error err = {0};
     struct subject subject;
     emulated_init(&b);
     (void)state;
     for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
-        uint32_t half = 0, bytes = 0, splits = 0, elsewhere = 0;
+        uint32_t half = 0, bytes = 0, splits = 0, wide = 0, elsewhere = 0;
         for (uint64_t seed = 1; seed <= 4 && !strcmp(kind->name, "conv-wide"); seed++) {
             if (subject_init_ranged(&subject, case_new(kind, seed), seed, DTYPE_I8, &err))
                 fail_msg("%s", err.text);
@@ -317,6 +325,7 @@ static void windows_on_hopper(void **state)
             half += count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 1);
             bytes += count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_FOR_BYTES);
             splits += count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_SPLIT);
+            wide += count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_WIDE);
             b.device.properties.major = 8;
             elsewhere += count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 1) +
                          count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_FOR_BYTES);
@@ -325,8 +334,9 @@ static void windows_on_hopper(void **state)
             subject_deinit(&subject);
         }
         if (!strcmp(kind->name, "conv-wide")) {
-            print_message("%u in 16 bits, %u in 8, of which %u split\n", half, bytes, splits);
-            assert_true(half > 0 && bytes > splits && splits > 0 && elsewhere == 0);
+            print_message("%u in 16 bits, %u in 8, of which %u split and %u wide\n", half, bytes,
+                          splits - wide, wide);
+            assert_true(half > 0 && bytes > splits && splits > wide && wide > 0 && elsewhere == 0);
         }
     }
 }

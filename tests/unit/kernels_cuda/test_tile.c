@@ -6,7 +6,6 @@
  * half a unit of the second of two sources, to which some kernels round the first one. Sums of FP8
  * are nearly so.
  */
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +47,17 @@ struct data {
         .images = (rows), .channels = (depth)                                                      \
     }
 
+/* Images of channels by h by w, and a square window over them to p by q. */
+#define SQUARE(n, channels, h, w, p, q, side, step, edge)                                          \
+    {                                                                                              \
+        (n), (channels), {(h), (w)}, {(p), (q)}, {(side), (side)}, {(step), (step)}, {1, 1},       \
+        {                                                                                          \
+            (edge), (edge)                                                                         \
+        }                                                                                          \
+    }
+
+enum { ALL = 1 << 20 }; /* no limit */
+
 static const float residual_step = 0.375F, alpha = 1.25F;
 static const float to = 8; /* steps of y in FP8 */
 
@@ -59,11 +69,23 @@ static void *room(size_t bytes)
     return at;
 }
 
-/* In FP8 below 8, and none is NaN. */
+static bool is_wide(enum dtype dtype)
+{
+    return dtype == DTYPE_F16 || dtype == DTYPE_BF16;
+}
+
+/* In FP8 below 8, and none is NaN; of 16 bits around 0. */
 static uint8_t *random_bytes(int64_t n, enum dtype dtype)
 {
     enum { SIGN = 0x80, EIGHT = 0x50 };
-    uint8_t *bytes = room((size_t)n);
+    uint8_t *bytes = room((size_t)n * (is_wide(dtype) ? 2 : 1));
+    for (int64_t i = 0; is_wide(dtype) && i < n; i++) {
+        float v = ((float)array_draw(1000) - 500) / 7;
+        uint16_t half = dtype == DTYPE_F16 ? f32_to_f16(v) : f32_to_bf16(v);
+        memcpy(bytes + 2 * i, &half, sizeof(half));
+    }
+    if (is_wide(dtype))
+        return bytes;
     for (int64_t i = 0; i < n; i++) {
         bytes[i] = i % 7 ? (uint8_t)array_draw(256) : array_draw(2) ? 0x80 : 0x7f;
         if (dtype == DTYPE_F8)
@@ -75,6 +97,16 @@ static uint8_t *random_bytes(int64_t n, enum dtype dtype)
 static double number(enum dtype dtype, uint8_t byte)
 {
     return dtype == DTYPE_F8 ? (double)f8_to_f32(byte) : dtype == DTYPE_I8 ? (int8_t)byte : byte;
+}
+
+/* Element `at`. */
+static double number_at(enum dtype dtype, const uint8_t *from, int64_t at)
+{
+    uint16_t half;
+    if (!is_wide(dtype))
+        return number(dtype, from[at]);
+    memcpy(&half, from + 2 * at, sizeof(half));
+    return (double)(dtype == DTYPE_F16 ? f16_to_f32(half) : bf16_to_f32(half));
 }
 
 static double weight(const struct tile_case *c, int8_t byte)
@@ -124,7 +156,7 @@ static double activated(int32_t func, double v)
 static double result_of(const struct tile_case *c, const struct data *d, double sum, int64_t at)
 {
     int64_t m = at % c->filters;
-    double z = c->residual == DTYPE_NONE ? 0 : number(c->residual, d->residual[at]);
+    double z = c->residual == DTYPE_NONE ? 0 : number_at(c->residual, d->residual, at);
     double v = sum * (double)d->scale[m] + (double)d->bias[m];
     z = (z - (c->residual == DTYPE_U8 ? 128 : 0)) * (double)residual_step;
     v = activated(d->bend.func, v + (d->bend.late ? 0 : z)) + (d->bend.late ? z : 0);
@@ -142,7 +174,7 @@ static void data_init_bent(const struct tile_case *c, const struct bend *bend, s
     d->x = random_bytes(i->images * (images ? i->in[0] * i->in[1] : 1) * i->channels, c->x);
     d->w = (int8_t *)random_bytes(c->filters * d->depth, c->x);
     d->residual = random_bytes(d->rows * c->filters, c->residual);
-    d->y = room((size_t)(d->rows * c->filters));
+    d->y = room((size_t)(d->rows * c->filters) * (is_wide(c->y) ? 2 : 1));
     d->want = room((size_t)(d->rows * c->filters) * sizeof(double));
     d->scale = room((size_t)c->filters * sizeof(float));
     d->bias = room((size_t)c->filters * sizeof(float));
@@ -218,28 +250,28 @@ static void pack(const struct tile_case *c, struct data *d, int32_t variant, str
 /* The result at `at` as the kernel counts it. */
 static double have(const struct tile_case *c, const struct data *d, int64_t at)
 {
-    return number(c->y, d->y[at]) - (c->y == DTYPE_U8 ? 128 : 0);
+    return number_at(c->y, d->y, at) - (c->y == DTYPE_U8 ? 128 : 0);
 }
 
 /* How far a result may be from what was wanted: half of the distance of the type's numbers. */
 static double room_of(enum dtype y, double want)
 {
-    enum { BITS = 4, LEAST = -9 };
+    const int bits = y == DTYPE_F8 ? 4 : y == DTYPE_F16 ? 11 : 8, least = y == DTYPE_F8 ? -9 : -24;
     int exponent;
-    if (y != DTYPE_F8)
+    if (y == DTYPE_I8 || y == DTYPE_U8)
         return 0.5;
     frexp(want, &exponent);
-    return ldexp(0.5, MAX(exponent - BITS, LEAST));
+    return ldexp(0.5, MAX(exponent - bits, least));
 }
 
 /* The number of results that are wrong. */
 static int64_t wrong_ones(const struct tile_case *c, const struct data *d, int64_t *first)
 {
-    const double floats = (double)DTYPE_F8_MAX, least = c->y == DTYPE_F8 ? -floats : -128;
-    const double most = c->y == DTYPE_F8 ? floats : 127;
+    const bool bytes = c->y == DTYPE_I8 || c->y == DTYPE_U8;
+    const double floats = c->y == DTYPE_F8 ? (double)DTYPE_F8_MAX : INFINITY;
     int64_t wrong = 0;
     for (int64_t at = 0; at < d->rows * c->filters; at++) {
-        double want = fmin(fmax(d->want[at], least), most);
+        double want = fmin(fmax(d->want[at], bytes ? -128 : -floats), bytes ? 127 : floats);
         if (!(fabs(have(c, d, at) - want) <= room_of(c->y, want) + 2e-3) && wrong++ == 0)
             *first = at;
     }
@@ -265,7 +297,7 @@ static int check_rows(const struct tile_case *c, const struct bend *bend, int32_
         if (kernel_tile(&dry, &p) != cudaSuccess)
             continue;
         pack(c, &d, v, &p);
-        memset(d.y, 0x55, (size_t)(d.rows * c->filters));
+        memset(d.y, 0x55, (size_t)(d.rows * c->filters) * (is_wide(c->y) ? 2 : 1));
         assert_int_equal(kernel_tile(&call, &p), cudaSuccess);
         wrong = wrong_ones(c, &d, &first);
         if (wrong)
@@ -308,30 +340,9 @@ static void test_windows(void **state)
 {
     (void)state;
     static const struct tile_case cases[] = {
-        {{2, 64, {9, 7}, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-         64,
-         DTYPE_U8,
-         DTYPE_NONE,
-         DTYPE_U8,
-         -128,
-         127,
-         132},
-        {{3, 144, {8, 9}, {4, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
-         96,
-         DTYPE_I8,
-         DTYPE_I8,
-         DTYPE_I8,
-         0,
-         127,
-         1},
-        {{2, 128, {6, 6}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, {0, 0}},
-         128,
-         DTYPE_I8,
-         DTYPE_NONE,
-         DTYPE_I8,
-         -128,
-         127,
-         132},
+        {SQUARE(2, 64, 9, 7, 9, 7, 3, 1, 1), 64, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 132},
+        {SQUARE(3, 144, 8, 9, 4, 5, 3, 2, 1), 96, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 127, 1},
+        {SQUARE(2, 128, 6, 6, 3, 3, 1, 2, 0), 128, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
         {{1, 48, {1, 50}, {1, 25}, {1, 3}, {1, 2}, {1, 1}, {0, 1}},
          160,
          DTYPE_U8,
@@ -355,32 +366,10 @@ static void test_patches(void **state)
         struct tile_case c;
         int32_t variant;
     } rows[] = {
-        {{{2, 64, {30, 17}, {30, 17}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-          64,
-          DTYPE_U8,
-          DTYPE_NONE,
-          DTYPE_U8,
-          -128,
-          127,
-          2},
+        {{SQUARE(2, 64, 30, 17, 30, 17, 3, 1, 1), 64, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 2},
          13},
-        {{{3, 48, {15, 9}, {13, 7}, {3, 3}, {1, 1}, {1, 1}, {0, 0}},
-          144,
-          DTYPE_I8,
-          DTYPE_U8,
-          DTYPE_I8,
-          0,
-          100,
-          5},
-         13},
-        {{{9, 128, {14, 8}, {14, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-          128,
-          DTYPE_U8,
-          DTYPE_U8,
-          DTYPE_U8,
-          -128,
-          127,
-          2},
+        {{SQUARE(3, 48, 15, 9, 13, 7, 3, 1, 0), 144, DTYPE_I8, DTYPE_U8, DTYPE_I8, 0, 100, 5}, 13},
+        {{SQUARE(9, 128, 14, 8, 14, 8, 3, 1, 1), 128, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 2},
          14},
         {{{1, 96, {3, 40}, {5, 43}, {3, 3}, {1, 1}, {1, 1}, {2, 3}},
           16,
@@ -417,30 +406,9 @@ static void test_splits(void **state)
         {ROWS(130, 1232), 104, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 100, 132},
         {ROWS(64, 9232), 40, DTYPE_I8, DTYPE_U8, DTYPE_I8, -100, 127, 132},
         {ROWS(9, 2048), 64, DTYPE_U8, DTYPE_I8, DTYPE_U8, -128, -1, 1},
-        {{1, 512, {7, 7}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-         96,
-         DTYPE_U8,
-         DTYPE_NONE,
-         DTYPE_U8,
-         -128,
-         127,
-         132},
-        {{3, 144, {8, 9}, {4, 5}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
-         96,
-         DTYPE_I8,
-         DTYPE_I8,
-         DTYPE_I8,
-         0,
-         127,
-         132},
-        {{2, 1024, {6, 6}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, {0, 0}},
-         128,
-         DTYPE_I8,
-         DTYPE_NONE,
-         DTYPE_U8,
-         -128,
-         127,
-         132},
+        {SQUARE(1, 512, 7, 7, 7, 7, 3, 1, 1), 96, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 132},
+        {SQUARE(3, 144, 8, 9, 4, 5, 3, 2, 1), 96, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 127, 132},
+        {SQUARE(2, 1024, 6, 6, 3, 3, 1, 2, 0), 128, DTYPE_I8, DTYPE_NONE, DTYPE_U8, -128, 127, 132},
         {{1, 48, {1, 50}, {1, 25}, {1, 3}, {1, 2}, {1, 1}, {0, 1}},
          160,
          DTYPE_U8,
@@ -453,7 +421,7 @@ static void test_splits(void **state)
     static const int taken[] = {3, 10, 10, 10, 10, 9, 10, 10, 10, 6};
     static const struct bend none = {IR_UNARY_IDENTITY, false};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-        assert_int_equal(check_rows(&cases[i], &none, KERNEL_TILE_SPLIT, KERNEL_TILE_VARIANTS + 1),
+        assert_int_equal(check_rows(&cases[i], &none, KERNEL_TILE_SPLIT, KERNEL_TILE_WIDE),
                          taken[i]);
 }
 
@@ -462,7 +430,6 @@ static void test_splits(void **state)
 static void test_floats(void **state)
 {
     (void)state;
-    enum { ALL = 1 << 20 };
     static const struct {
         struct tile_case c;
         struct bend bend;
@@ -486,24 +453,10 @@ static void test_floats(void **state)
         {{ROWS(70, 9232), 72, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, 6, 132},
          {IR_UNARY_GELU_TANH, true},
          10},
-        {{{1, 512, {7, 7}, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-          96,
-          DTYPE_F8,
-          DTYPE_F8,
-          DTYPE_F8,
-          0,
-          ALL,
-          132},
+        {{SQUARE(1, 512, 7, 7, 7, 7, 3, 1, 1), 96, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, ALL, 132},
          {IR_UNARY_IDENTITY, false},
          13},
-        {{{2, 64, {30, 17}, {30, 17}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-          64,
-          DTYPE_F8,
-          DTYPE_F8,
-          DTYPE_F8,
-          -ALL,
-          ALL,
-          2},
+        {{SQUARE(2, 64, 30, 17, 30, 17, 3, 1, 1), 64, DTYPE_F8, DTYPE_F8, DTYPE_F8, -ALL, ALL, 2},
          {IR_UNARY_RELU, true},
          8},
         {{{1, 96, {3, 40}, {5, 43}, {3, 3}, {1, 1}, {1, 1}, {2, 3}},
@@ -521,6 +474,41 @@ static void test_floats(void **state)
         int taken = check_rows(&rows[i].c, &rows[i].bend, 1, KERNEL_TILE_VARIANTS + 1);
         if (taken != rows[i].taken)
             fail_msg("case %d: %d, not %d", (int)i, taken, rows[i].taken);
+    }
+}
+
+/* Results of 16 bits from all three types, in lines that end within tiles. */
+static void test_wide(void **state)
+{
+    (void)state;
+    static const struct {
+        struct tile_case c;
+        struct bend bend;
+        int taken;
+    } rows[] = {
+        {{ROWS(1, 16), 16, DTYPE_F8, DTYPE_NONE, DTYPE_F16, -ALL, ALL, 132},
+         {IR_UNARY_IDENTITY, false},
+         8},
+        {{ROWS(130, 128), 264, DTYPE_I8, DTYPE_F16, DTYPE_F16, -ALL, ALL, 2},
+         {IR_UNARY_GELU, false},
+         7},
+        {{ROWS(333, 1024), 136, DTYPE_U8, DTYPE_BF16, DTYPE_BF16, -ALL, ALL, 3},
+         {IR_UNARY_GELU_TANH, true},
+         7},
+        {{ROWS(700, 768), 64, DTYPE_F8, DTYPE_BF16, DTYPE_BF16, -50, 50, 2},
+         {IR_UNARY_IDENTITY, false},
+         7},
+        {{ROWS(60, 1232), 72, DTYPE_F8, DTYPE_F16, DTYPE_F16, 0, ALL, 132},
+         {IR_UNARY_SWISH, false},
+         13},
+        {{SQUARE(2, 144, 9, 7, 5, 4, 3, 2, 1), 96, DTYPE_U8, DTYPE_F16, DTYPE_F16, 0, ALL, 132},
+         {IR_UNARY_IDENTITY, false},
+         13},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int taken = check_rows(&rows[i].c, &rows[i].bend, 1, KERNEL_TILE_VARIANTS + 1);
+        if (taken != rows[i].taken)
+            fail_msg("wide %d: %d, not %d", (int)i, taken, rows[i].taken);
     }
 }
 
@@ -578,14 +566,7 @@ static void test_two_sources(void **state)
          {ROWS(700, 208), 144, DTYPE_U8, DTYPE_NONE, DTYPE_U8, 0, 127, 1},
          8},
         {{ROWS(45, 528), 80, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
-         {{3, 80, {6, 9}, {3, 5}, {1, 1}, {2, 2}, {1, 1}, {0, 0}},
-          80,
-          DTYPE_I8,
-          DTYPE_NONE,
-          DTYPE_I8,
-          0,
-          127,
-          132},
+         {SQUARE(3, 80, 6, 9, 3, 5, 1, 2, 0), 80, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 132},
          13},
         {{ROWS(70, 128), 72, DTYPE_U8, DTYPE_I8, DTYPE_U8, -128, 127, 132},
          {ROWS(70, 2576), 72, DTYPE_U8, DTYPE_NONE, DTYPE_U8, 0, 127, 132},
@@ -635,7 +616,7 @@ static int run_left_out(const void *user)
     const struct left_out *k = user;
     struct kernel_call call = call_of(k->c, k->variant);
     int64_t first;
-    memset(k->d->y, 0x55, (size_t)(k->d->rows * k->c->filters));
+    memset(k->d->y, 0x55, (size_t)(k->d->rows * k->c->filters) * (is_wide(k->c->y) ? 2 : 1));
     return kernel_tile(&call, &k->p) == cudaSuccess && wrong_ones(k->c, k->d, &first) > 0;
 }
 
@@ -676,18 +657,14 @@ static void test_left_out(void **state)
         {7, {ROWS(1300, 256), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 2}},
         {7, {ROWS(1300, 256), 144, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 2}},
         {13,
-         {{25, 32, {14, 8}, {14, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-          64,
-          DTYPE_U8,
-          DTYPE_U8,
-          DTYPE_U8,
-          -128,
-          127,
-          1}},
+         {SQUARE(25, 32, 14, 8, 14, 8, 3, 1, 1), 64, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 1}},
         {18, {ROWS(70, 9344), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 132}},
-        {2, {ROWS(900, 96), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, FLT_MAX, 1}},
-        {7, {ROWS(1300, 256), 144, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -FLT_MAX, FLT_MAX, 4}},
-        {18, {ROWS(70, 9344), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, FLT_MAX, 132}},
+        {2, {ROWS(900, 96), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, ALL, 1}},
+        {7, {ROWS(1300, 256), 144, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -ALL, ALL, 4}},
+        {18, {ROWS(70, 9344), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, ALL, 132}},
+        {26, {ROWS(900, 96), 144, DTYPE_F8, DTYPE_F16, DTYPE_F16, -ALL, ALL, 1}},
+        {28, {ROWS(1300, 256), 144, DTYPE_I8, DTYPE_NONE, DTYPE_BF16, -ALL, ALL, 4}},
+        {18, {ROWS(70, 9344), 144, DTYPE_U8, DTYPE_BF16, DTYPE_BF16, -ALL, ALL, 132}},
         {20, {ROWS(9, 1840), 72, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132}},
     };
     static const struct pair_case pair = {
@@ -739,10 +716,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
-        cmocka_unit_test(test_products), cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_patches),  cmocka_unit_test(test_splits),
-        cmocka_unit_test(test_floats),   cmocka_unit_test(test_two_sources),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_products),    cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_patches),     cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_floats),      cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_two_sources), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
