@@ -12,12 +12,11 @@
  * x may be plain where it has few channels, as images that clients send as bytes: no reordering
  * comes before the first layer then. Behind the packed filters lie scales and bias, as fp32.
  *
- * Hopper has kernels of its own (kernels/cuda/tile.cuh) for one group, where y has 8 bits as well
- * and what follows the sums is at most a residual of 8 bits and limits. Their scales and bias are
- * in steps of y. They alone take FP8, for which there are no zero points. Behind sums of FP8, and
- * where y and the residual have 16 bits, there may be an activation as well; scales and bias are
- * real numbers then. Where rows are few and depth is large, a kernel that shares a tile's depth
- * among blocks is offered first.
+ * Hopper has kernels of its own (kernels/cuda/tile.cuh) for one group, where what follows the sums
+ * is at most a residual, an activation and limits. y and the residual have 8 bits, or both 16.
+ * Scales and bias are in steps of y, if that has integers and there is no activation. These kernels
+ * alone take FP8, for which there are no zero points. Where rows are few and depth is large, one
+ * that shares a tile's depth among blocks is offered first.
  */
 #include <float.h>
 #include <math.h>
@@ -84,7 +83,7 @@ struct scaled {
     bool biased, columns; /* columns: the weights are [K, N] */
     struct kernel_tile tile;
     uint32_t residual;   /* HOPPER: step of the epilogue whose operand it is, or IR_NONE */
-    float residual_zero; /* in steps of y */
+    float residual_zero; /* as the kernel counts */
     struct kernel_view x, y;
     struct kernel_runs runs;
     struct kernel_epilogue epilogue;
@@ -182,10 +181,15 @@ static bool is_like_x(const struct scaled *s, int32_t dtype)
     return s->from.dtype == DTYPE_F8 ? dtype == DTYPE_F8 : scaled_is_byte(dtype);
 }
 
-/* Whether the kernel computes in steps of y; else in real numbers. */
-static bool is_in_steps(const struct scaled *s)
+/* Whether results are integers; and whether the kernel computes in their steps. */
+static bool is_whole(const struct scaled *s)
 {
     return s->kind == HOPPER && s->from.dtype != DTYPE_F8 && !is_wide(s);
+}
+
+static bool is_in_steps(const struct scaled *s)
+{
+    return is_whole(s) && s->tile.func == IR_UNARY_IDENTITY;
 }
 
 static bool read_residual(const struct kernel_view *z, uint32_t step, struct scaled *s)
@@ -199,29 +203,49 @@ static bool read_residual(const struct kernel_view *z, uint32_t step, struct sca
             return false;
     s->residual = step;
     s->tile.residual_dtype = z->dtype;
-    s->tile.residual_step = wide ? 1 : is_in_steps(s) ? z->step / s->to.step : z->step;
+    s->tile.residual_step = wide ? 1 : z->step;
     s->residual_zero = (z->zero - (z->dtype == DTYPE_U8 ? 128.0F : 0.0F)) * s->tile.residual_step;
     return true;
 }
 
-/* A sum with a residual, then limits: nothing else. */
+/* Whether it would be felt in y how far the kernel's activation is from the function: a tenth of a
+ * step and more. */
+static bool is_felt(const struct scaled *s)
+{
+    const float off = s->tile.func == IR_UNARY_GELU_TANH ? 1e-3F
+                      : s->tile.func == IR_UNARY_GELU    ? 5e-5F
+                                                         : 0;
+    return off * 10 > s->to.step;
+}
+
+/* A sum with a residual, an activation, then limits: nothing else. */
 static bool read_steps(struct scaled *s)
 {
     s->residual = IR_NONE;
     s->tile.low = -128;
     s->tile.high = 127;
+    s->tile.to = 1 / s->to.step;
+    s->tile.zero = scaled_in_steps(&s->to, 0);
     for (int32_t i = 0; i < s->epilogue.n; i++) {
         const struct kernel_step *step = &s->epilogue.step[i];
+        bool last = i + 1 == s->epilogue.n, bent = s->tile.func != IR_UNARY_IDENTITY;
         if (step->binary) {
-            if (step->func != IR_BINARY_ADD || !read_residual(&step->operand, (uint32_t)i, s))
+            if (step->func != IR_BINARY_ADD || bent ||
+                !read_residual(&step->operand, (uint32_t)i, s))
                 return false;
-        } else if (i + 1 < s->epilogue.n ||
-                   !scaled_limits(&s->to, (uint32_t)step->func, step->alpha, step->beta,
-                                  &s->tile.low, &s->tile.high)) {
-            return false;
+        } else if (!last || !scaled_limits(&s->to, (uint32_t)step->func, step->alpha, step->beta,
+                                           &s->tile.low, &s->tile.high)) {
+            if (bent)
+                return false;
+            s->tile.func = step->func;
+            s->tile.alpha = step->alpha;
         }
     }
-    return true;
+    if (is_in_steps(s)) {
+        s->tile.residual_step /= s->to.step;
+        s->residual_zero /= s->to.step;
+    }
+    return isfinite(s->tile.to) && !is_felt(s);
 }
 
 /* Of real numbers: an activation, and a sum with a residual before or behind it; then limits. */
@@ -286,7 +310,7 @@ static bool read_hopper(const struct ir_node *node, struct scaled *s)
     s->tile.x_dtype = s->x.dtype;
     s->tile.y_dtype = s->y.dtype;
     return s->groups == 1 && (is_wide(s) || (s->to.step > 0 && is_like_x(s, s->y.dtype))) &&
-           (is_in_steps(s) ? read_steps(s) : read_steps_real(s)) && read_rows(node, s);
+           (is_whole(s) ? read_steps(s) : read_steps_real(s)) && read_rows(node, s);
 }
 
 /* Operands of y's shape lie like y, whether their layouts have been chosen yet or not. */
@@ -575,8 +599,9 @@ static void pack_filter(const struct scaled *s, const struct scaled_constants *f
         at = kernel_tile_number(s->variant, filter);
     if (is_in_steps(s)) {
         one /= (double)s->to.step;
-        bias = (double)scaled_in_steps(&s->to, (float)bias) - (double)s->residual_zero;
+        bias = (double)scaled_in_steps(&s->to, (float)bias);
     }
+    bias -= (double)s->residual_zero;
     ((float *)(void *)(to + s->scale_at))[at] = (float)one;
     ((float *)(void *)(to + s->bias_at))[at] = (float)bias;
 }

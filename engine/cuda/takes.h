@@ -122,9 +122,8 @@
       "INT8 and UINT8 by a scale, with zero points, and constant INT8 weights; groups, depthwise, "\
       "any number of channels, one to three spatial dimensions; depth to 65,536; operands of the " \
       "output's shape, of its channels or of one number inside; on Hopper also by tensor copies: " \
-      "one group, channels of multiples of 16, results of 8 bits, a sum with 8 bits and limits "   \
-      "inside; FP8 (E4M3) so, too; results of FP8 or 16 bits with a sum of their type, Gelu and "  \
-      "swish inside")                                                                              \
+      "one group, channels of multiples of 16, FP8 (E4M3) as well, results of 8 or 16 bits, a sum "\
+      "of their kind, Relu, both Gelus, swish and limits inside")                                  \
     F(27, OWN_MLP, own_mlp, "own mlp", "own",                                                      \
       OP(MLP),                                                                                     \
       "floats; to 31 layers of at most 1,024 columns, constant weights that fit a block's shared " \

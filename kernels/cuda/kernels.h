@@ -367,6 +367,9 @@ enum {
  * kernel_tile_tap_depth numbers; step: kernel_tile_step(v)), and its scale and bias are numbers
  * kernel_tile_number(v, c) of kernel_tile_rows(cols); all else is 0.
  *
+ * With an activation it is y = round(to func(v) + zero), v = scale[c] sum(x w) + bias[c] +
+ * residual_step residual.
+ *
  * Or of FP8 (E4M3), x and weights F8, residual and y too, or with results of 16 bits from any x,
  * residual and y both F16 or both BF16:
  *
@@ -374,7 +377,7 @@ enum {
  *     y = round(to v), v not below `low`, not above `high`; `to` is 1 in 16 bits
  *
  * where the residual stands behind func if it is `late`. func: IR_UNARY_IDENTITY, RELU, GELU,
- * GELU_TANH, or SWISH with `alpha`. There is one source.
+ * GELU_TANH, or SWISH with `alpha`. There is one source for these, and for all activations.
  *
  * With a second source sum(x w) is round(ratio[c] sum(x w)) + sum(second.x second.w), where ratio
  * is packed like scale, and second.x has the type of x; SPLIT's add floats that are not rounded. */
@@ -391,8 +394,8 @@ struct kernel_tile {
     const void *x, *weights, *residual; /* residual may be NULL */
     const float *scale, *bias;
     float residual_step, low, high;
-    int32_t func; /* and all below: of F8, or of 16 bits */
-    float alpha, to;
+    int32_t func; /* IR_UNARY_IDENTITY: what is below is read for F8 and for 16 bits alone */
+    float alpha, to, zero;
     bool late;
     void *y;
 };

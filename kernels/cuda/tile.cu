@@ -47,7 +47,8 @@ static bool fits(const struct kernel_tile *p)
 {
     if (!is_real(p))
         return is_byte(p->x_dtype) && is_byte(p->y_dtype) &&
-               (!p->residual || is_byte(p->residual_dtype));
+               (!p->residual || is_byte(p->residual_dtype)) && activate::knows(p->func) &&
+               !p->late && (p->func == IR_UNARY_IDENTITY || !p->second.depth);
     return (p->y_dtype == DTYPE_F8 ? p->x_dtype == DTYPE_F8 : tile::is_wide(*p)) &&
            (p->x_dtype == DTYPE_F8 || is_byte(p->x_dtype)) &&
            (!p->residual || p->residual_dtype == p->y_dtype) && activate::knows(p->func) &&

@@ -460,7 +460,9 @@ inline struct job finish_of(const struct kernel_tile &p)
     j.func = p.func;
     j.alpha = p.alpha;
     j.to = p.to;
+    j.zero = p.zero;
     j.late = p.late;
+    j.bent = p.func != IR_UNARY_IDENTITY;
     j.bf16 = p.y_dtype == DTYPE_BF16;
     j.limited = real ? p.low > -FLT_MAX || p.high < FLT_MAX : p.high < 127;
     j.residual_turn = p.residual_dtype == DTYPE_U8 ? 0x80808080u : 0;

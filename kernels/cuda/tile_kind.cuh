@@ -3,8 +3,9 @@
  * The numbers of 8 bits that tile.cuh and its relatives multiply: what their sums are, and how
  * results are made of them.
  *
- *   integers  sums are integers, and everything behind them is counted in steps of y. UINT8 is
- *             computed as INT8: q - 128 is q with its highest bit turned
+ *   integers  sums are integers, and everything behind them is counted in steps of y, unless there
+ *             is an activation that bends. UINT8 is computed as INT8: q - 128 is q with its highest
+ *             bit turned
  *   floats    (E4M3) sums are fp32, and what is behind them are real numbers, since an activation
  *             that bends may be among it
  *   wide      results and residuals of 16 bits behind sums of either kind: real numbers as well
@@ -29,8 +30,8 @@ struct job {
     uint32_t residual_turn, turn; /* the highest bits of four bytes of U8 */
     bool residual, limited;       /* limited: by `high`; floats: by either */
     int func;                     /* enum ir_unary, and all below: of real numbers */
-    float alpha, to;
-    bool late, bf16; /* bf16: else f16, of wide results */
+    float alpha, to, zero;        /* zero: of integers */
+    bool late, bent, bf16;        /* bent: integers by func; bf16: else f16, of wide results */
 };
 
 __device__ __forceinline__ int nearest(float x)
@@ -139,11 +140,17 @@ template <class X> struct kind {
                       fmaf(sum[3], s.w, b.w)};
         z ^= j.residual_turn ^ 0x80808080u;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (RESIDUAL)
-                v[i] = fmaf(byte_float(z, i), j.residual_step, v[i]);
-            v[i] = fmaxf(v[i], j.low);
+        for (int i = 0; i < 4 && RESIDUAL; i++)
+            v[i] = fmaf(byte_float(z, i), j.residual_step, v[i]);
+        if (j.bent) {
+            activate::values(j.func, j.alpha, v);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                v[i] = fmaf(v[i], j.to, j.zero);
         }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            v[i] = fmaxf(v[i], j.low);
         if (j.limited)
 #pragma unroll
             for (int i = 0; i < 4; i++)

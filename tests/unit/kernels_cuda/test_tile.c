@@ -25,7 +25,7 @@ struct tile_case {
     int32_t blocks; /* multiprocessors */
 };
 
-/* What happens to sums of FP8. */
+/* What happens to sums. */
 struct bend {
     int32_t func;
     bool late;
@@ -59,7 +59,7 @@ struct data {
 enum { ALL = 1 << 20 }; /* no limit */
 
 static const float residual_step = 0.375F, alpha = 1.25F;
-static const float to = 8; /* steps of y in FP8 */
+static const float to = 8, zero = 3; /* steps of y in FP8, or behind an activation */
 
 static void *room(size_t bytes)
 {
@@ -152,6 +152,12 @@ static double activated(int32_t func, double v)
     }
 }
 
+/* Whether integers are made of real numbers. */
+static bool is_bent(const struct tile_case *c, const struct bend *bend)
+{
+    return bend->func != IR_UNARY_IDENTITY && (c->y == DTYPE_I8 || c->y == DTYPE_U8);
+}
+
 /* The residual is that of element `at`, counted as it is. */
 static double result_of(const struct tile_case *c, const struct data *d, double sum, int64_t at)
 {
@@ -160,6 +166,8 @@ static double result_of(const struct tile_case *c, const struct data *d, double 
     double v = sum * (double)d->scale[m] + (double)d->bias[m];
     z = (z - (c->residual == DTYPE_U8 ? 128 : 0)) * (double)residual_step;
     v = activated(d->bend.func, v + (d->bend.late ? 0 : z)) + (d->bend.late ? z : 0);
+    if (is_bent(c, &d->bend))
+        v = v * (double)to + (double)zero;
     v = fmin(fmax(v, (double)c->low), (double)c->high);
     return c->y == DTYPE_F8 ? v * (double)to : v;
 }
@@ -183,6 +191,8 @@ static void data_init_bent(const struct tile_case *c, const struct bend *bend, s
         d->bias[m] = (float)array_draw(100) - 50;
         d->scale[m] *= c->x == DTYPE_F8 ? 200 : 1; /* results to either side of 56, its largest */
         d->bias[m] /= c->x == DTYPE_F8 ? 5 : 1;
+        d->scale[m] /= is_bent(c, bend) ? to : 1;
+        d->bias[m] /= is_bent(c, bend) ? to : 1;
     }
     for (int64_t at = 0; at < d->rows * c->filters; at++)
         d->want[at] = result_of(c, d, sum_of(c, d, at / c->filters, at % c->filters), at);
@@ -219,6 +229,7 @@ static struct kernel_tile arguments(const struct tile_case *c, const struct data
         .func = d->bend.func,
         .alpha = alpha,
         .to = to,
+        .zero = zero,
         .late = d->bend.late,
         .y = d->y,
     };
@@ -477,6 +488,25 @@ static void test_floats(void **state)
     }
 }
 
+/* Results of integers behind an activation. */
+static void test_bent(void **state)
+{
+    (void)state;
+    static const struct {
+        struct tile_case c;
+        struct bend bend;
+    } rows[] = {
+        {{ROWS(130, 128), 256, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 2},
+         {IR_UNARY_GELU, false}},
+        {{ROWS(60, 1232), 144, DTYPE_U8, DTYPE_I8, DTYPE_U8, -100, 120, 132},
+         {IR_UNARY_SWISH, false}},
+        {{SQUARE(2, 64, 30, 17, 30, 17, 3, 1, 1), 64, DTYPE_U8, DTYPE_U8, DTYPE_I8, -128, 127, 132},
+         {IR_UNARY_RELU, false}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        assert_true(check_rows(&rows[i].c, &rows[i].bend, 1, KERNEL_TILE_VARIANTS + 1) >= 10);
+}
+
 /* Results of 16 bits from all three types, in lines that end within tiles. */
 static void test_wide(void **state)
 {
@@ -716,10 +746,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
-        cmocka_unit_test(test_products),    cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_patches),     cmocka_unit_test(test_splits),
-        cmocka_unit_test(test_floats),      cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_two_sources), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_patches),  cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_floats),   cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_bent),     cmocka_unit_test(test_two_sources),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
