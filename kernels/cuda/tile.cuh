@@ -162,8 +162,9 @@ __device__ __forceinline__ void load_residual(const room<S> &r, const CUtensorMa
 
 /* --- results --- */
 
-/* A thread's sums of rows g and g + 8 of its warp's 16 -> a slot of boxes of 64 lines. */
-template <class S, bool RESIDUAL>
+/* A thread's sums of rows g and g + 8 of its warp's 16 -> a slot of boxes of 64 lines. Without BENT
+ * there is no code for activations, which would not stay in the instructions' cache. */
+template <class S, bool RESIDUAL, bool BENT>
 __device__ __forceinline__ void results(const job &j,
                                         const typename S::Sum (&sum)[S::COLUMNS / 2],
                                         unsigned char *slot, int column)
@@ -199,13 +200,13 @@ __device__ __forceinline__ void results(const job &j,
                 const float four[4] = {(float)sum[first], (float)sum[first + 1],
                                        (float)sum[first + 4], (float)sum[first + 5]};
                 if constexpr (S::SIZE == 1) {
-                    out[up][q] =
-                        S::K::template finish<RESIDUAL>(j, four, s, b, RESIDUAL ? z[up][q] : 0);
+                    out[up][q] = S::K::template finish<RESIDUAL, BENT>(j, four, s, b,
+                                                                       RESIDUAL ? z[up][q] : 0);
                 } else {
                     uint2 with = make_uint2(0, 0);
                     if (RESIDUAL)
                         with = make_uint2(z[up][2 * q], z[up][2 * q + 1]);
-                    uint2 two = finish_wide<RESIDUAL>(j, four, s, b, with);
+                    uint2 two = finish_wide<RESIDUAL, BENT>(j, four, s, b, with);
                     out[up][2 * q] = two.x, out[up][2 * q + 1] = two.y;
                 }
             }
@@ -334,10 +335,14 @@ template <class S> struct consumer {
     {
         unsigned char *to = r.slots + (group * S::SLOTS + slot.at) * S::SLOT;
         take_slot<S::SLOTS>(r, group, slot, j.residual, leads, again);
-        if (j.residual)
-            results<S, true>(j, sum, to, column);
+        if (j.residual && j.bent)
+            results<S, true, true>(j, sum, to, column);
+        else if (j.residual)
+            results<S, true, false>(j, sum, to, column);
+        else if (j.bent)
+            results<S, false, true>(j, sum, to, column);
         else
-            results<S, false>(j, sum, to, column);
+            results<S, false, false>(j, sum, to, column);
         proxy_fence();
         named_sync(1 + group, HOPPER_WARPGROUP);
         if (leads) {

@@ -72,17 +72,18 @@ __device__ __forceinline__ float byte_float(uint32_t raised, int i)
 
 /* --- results that are computed as real numbers --- */
 
-/* What happens to four of them, z being their residuals. */
-template <bool RESIDUAL>
+/* What happens to four of them, z being their residuals. BENT: there may be an activation. */
+template <bool RESIDUAL, bool BENT>
 __device__ __forceinline__ void bend(const job &j, float (&v)[4], const float (&z)[4])
 {
-    const float before = j.late ? 0 : j.residual_step, behind = j.late ? j.residual_step : 0;
+    const float before = BENT && j.late ? 0 : j.residual_step, behind = j.late ? j.residual_step : 0;
 #pragma unroll
     for (int i = 0; i < 4 && RESIDUAL; i++)
         v[i] = fmaf(z[i], before, v[i]);
-    activate::values(j.func, j.alpha, v);
+    if (BENT)
+        activate::values(j.func, j.alpha, v);
 #pragma unroll
-    for (int i = 0; i < 4 && RESIDUAL; i++)
+    for (int i = 0; i < 4 && RESIDUAL && BENT; i++)
         v[i] = fmaf(z[i], behind, v[i]);
     if (j.limited)
 #pragma unroll
@@ -91,7 +92,7 @@ __device__ __forceinline__ void bend(const job &j, float (&v)[4], const float (&
 }
 
 /* Four neighbouring results of 16 bits; z: their residuals as they lie in memory. */
-template <bool RESIDUAL>
+template <bool RESIDUAL, bool BENT>
 __device__ __forceinline__ uint2 finish_wide(const job &j, const float (&sum)[4], const float4 &s,
                                              const float4 &b, const uint2 &z)
 {
@@ -103,7 +104,7 @@ __device__ __forceinline__ uint2 finish_wide(const job &j, const float (&sum)[4]
         high = j.bf16 ? pair_floats<bf16_t>(z.y) : pair_floats<half_t>(z.y);
     }
     const float w[4] = {low.x, low.y, high.x, high.y};
-    bend<RESIDUAL>(j, v, w);
+    bend<RESIDUAL, BENT>(j, v, w);
     return j.bf16 ? make_uint2(pair_of<bf16_t>(v[0], v[1]), pair_of<bf16_t>(v[2], v[3]))
                   : make_uint2(pair_of<half_t>(v[0], v[1]), pair_of<half_t>(v[2], v[3]));
 }
@@ -132,7 +133,7 @@ template <class X> struct kind {
         return nearest(v);
     }
     /* Four neighbouring results; z: their residuals as they lie in memory. */
-    template <bool RESIDUAL>
+    template <bool RESIDUAL, bool BENT>
     __device__ static __forceinline__ uint32_t finish(const job &j, const float (&sum)[4],
                                                       const float4 &s, const float4 &b, uint32_t z)
     {
@@ -142,7 +143,7 @@ template <class X> struct kind {
 #pragma unroll
         for (int i = 0; i < 4 && RESIDUAL; i++)
             v[i] = fmaf(byte_float(z, i), j.residual_step, v[i]);
-        if (j.bent) {
+        if (BENT && j.bent) {
             activate::values(j.func, j.alpha, v);
 #pragma unroll
             for (int i = 0; i < 4; i++)
@@ -212,7 +213,7 @@ template <> struct kind<f8_t> {
     {
         return v;
     }
-    template <bool RESIDUAL>
+    template <bool RESIDUAL, bool BENT>
     __device__ static __forceinline__ uint32_t finish(const job &j, const float (&sum)[4],
                                                       const float4 &s, const float4 &b, uint32_t z)
     {
@@ -221,7 +222,7 @@ template <> struct kind<f8_t> {
         float w[4] = {};
         if (RESIDUAL)
             four_floats(z, w);
-        bend<RESIDUAL>(j, v, w);
+        bend<RESIDUAL, BENT>(j, v, w);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             v[i] *= j.to;
