@@ -140,7 +140,7 @@ static bool read_pair(const struct ir_graph *graph, const struct ir_node *node, 
     return lt_steps_read(graph, node, PAIR_BIAS, dtype, exact, p);
 }
 
-/* `dtype` and `exact` as lt_kind's. */
+/* `dtype` and `exact` as lt_kind's; sums that are to be FP32 are read without `exact`. */
 static bool read_matmul(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                         bool exact, struct matmul_op *op)
 {
@@ -194,10 +194,12 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node,
 {
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     char detail[TACTIC_NAME_MAX];
-    snprintf(detail, sizeof(detail), "%s %s", dtype_name((enum dtype)op->matmul.dtype),
-             names[variant - 1]);
+    snprintf(detail, sizeof(detail), "%s %s%s", dtype_name((enum dtype)op->matmul.dtype),
+             names[variant - 1], op->matmul.wide ? " to FP32" : "");
     cuda_tactic(tactic, &cuda_family_own_matmul, (uint32_t)variant, graph, node, dtype,
                 kind_of(node)->layout, detail);
+    if (op->matmul.wide)
+        tactic->out[0].format.dtype = DTYPE_F32;
     for (uint32_t i = 1; i < tactic->n_in; i++) {
         const struct ir_tensor *t = cuda_input(graph, node, i);
         bool like_y = (t && i >= ir_node_own_inputs(node) && shape_equal(&t->shape, y)) ||
@@ -231,6 +233,16 @@ static enum status visit_one(struct cuda_device *device, const struct ir_graph *
     return visit(user, &tactic, err);
 }
 
+/* Products of few rows may write FP32 themselves: what a model gives is often such a one's, and a
+ * conversion behind it is one more launch. */
+static bool may_be_wide(const struct ir_graph *graph, const struct ir_node *node,
+                        const struct kernel_matmul *p)
+{
+    enum { ROWS_MAX = 512 };
+    return node->op == IR_OP_MATMUL && p->rows <= ROWS_MAX &&
+           ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32;
+}
+
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
@@ -248,6 +260,9 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         for (int32_t v = first; v <= KERNEL_MATMUL_VARIANTS; v++)
             if (v != best)
                 TRY(visit_one(device, graph, node, &op, dtypes[i], v, visit, user, err));
+        op.matmul.wide = may_be_wide(graph, node, &op.matmul);
+        for (int32_t v = FIRST_SPLIT; v < KERNEL_MATMUL_PATCH && op.matmul.wide; v++)
+            TRY(visit_one(device, graph, node, &op, dtypes[i], v, visit, user, err));
     }
     return STATUS_OK;
 }
@@ -338,12 +353,22 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
 
 static bool ports_fit(const struct tactic *tactic, const struct tactic *want)
 {
-    bool fit = tactic->n_in == want->n_in && tactic->n_out == want->n_out;
+    bool fit = tactic->n_in == want->n_in && tactic->n_out == want->n_out &&
+               tactic->out[0].format.dtype == want->out[0].format.dtype;
     for (uint32_t i = 0; fit && i < tactic->n_in; i++)
         fit = tactic->in[i].format.layout == want->in[i].format.layout &&
               tactic->in[i].packed_bytes == want->in[i].packed_bytes;
     return fit && tactic->out[0].format.layout == want->out[0].format.layout &&
            !tactic->out[0].packed_bytes;
+}
+
+/* Whether a planned product's inputs are of this type, of 16 bits, and its output is FP32. */
+static bool is_wide(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype)
+{
+    bool wide = dtype_size(dtype) == 2 && ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32;
+    for (uint32_t i = 0; wide && i < node->n_inputs; i++)
+        wide = !cuda_input(graph, node, i) || cuda_input(graph, node, i)->dtype == dtype;
+    return wide;
 }
 
 static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
@@ -353,12 +378,16 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     struct matmul_op made = {.base.launch = launch,
                              .variant = (int32_t)cuda_tactic_variant(tactic)};
     struct kernel_call call = own_call_dry(stream->device, made.variant);
+    enum dtype dtype = tactic_float(tactic);
+    bool wide = node->op == IR_OP_MATMUL && is_wide(graph, node, dtype);
     struct tactic want;
     if (made.variant < 1 || made.variant > KERNEL_MATMUL_VARIANTS ||
-        !read_matmul(graph, node, tactic_float(tactic), true, &made) ||
-        kernel_matmul(&call, &made.matmul) != cudaSuccess)
+        !read_matmul(graph, node, dtype, !wide, &made))
         return cuda_refuse(node, tactic, err);
-    fill(graph, node, &made, tactic_float(tactic), made.variant, &want);
+    made.matmul.wide = wide;
+    if (kernel_matmul(&call, &made.matmul) != cudaSuccess)
+        return cuda_refuse(node, tactic, err);
+    fill(graph, node, &made, dtype, made.variant, &want);
     if (!ports_fit(tactic, &want))
         return cuda_refuse(node, tactic, err);
     return own_op_new(&made.base, sizeof(made), out, err);

@@ -308,7 +308,7 @@ struct kernel_matmul {
     } second;
     int32_t dtype, func;
     float scale, alpha;
-    bool late;
+    bool late, wide; /* wide: y is FP32, which only rows that divide the depth write */
     const void *a, *b, *bias, *residual; /* bias and residual may be NULL */
     void *y;
 };

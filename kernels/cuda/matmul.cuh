@@ -36,7 +36,7 @@ struct job {
     int m_tiles, n_tiles;
     float scale, alpha;
     int func; /* enum ir_unary */
-    bool late, whole;
+    bool late, whole, wide; /* wide: results are FP32 */
     const void *bias, *residual;
     void *y;
     struct hopper_depth deep;
@@ -433,6 +433,7 @@ inline struct job job_of(const struct kernel_matmul &p, int tile, int columns)
     j.alpha = p.alpha;
     j.func = p.func;
     j.late = p.late;
+    j.wide = p.wide;
     j.whole = p.cols % LANE == 0 && (uintptr_t)p.y % 16 == 0 && (uintptr_t)p.residual % 16 == 0 &&
               (uintptr_t)p.bias % 16 == 0;
     j.bias = p.bias;
@@ -476,7 +477,7 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_matmul
 {
     const int dtype = number_of<typename S::T>::dtype;
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
-    if (!counts(p, S::TILE, S::COLUMNS))
+    if (p.wide || !counts(p, S::TILE, S::COLUMNS))
         return cudaErrorNotSupported;
     struct hopper_sources from = sources_of(p, dtype, S::TILE, S::COLUMNS);
     if (!hopper_sources_fit(&from))

@@ -45,7 +45,24 @@ template <class T> struct split_operands {
 #pragma unroll
         for (int i = 0; i < LANE; i++)
             v[i] += j.late ? z[i] : 0;
-        put<T, any_results>(j.y, (int64_t)row * j.cols + column, left, j.whole, v, 0);
+        const int64_t at = (int64_t)row * j.cols + column;
+        if (j.wide)
+            put_wide(j, at);
+        else
+            put<T, any_results>(j.y, at, left, j.whole, v, 0);
+    }
+    __device__ __forceinline__ void put_wide(const job &j, int64_t at) const
+    {
+        float *to = static_cast<float *>(j.y) + at;
+        if (j.whole) { /* columns are multiples of LANE */
+            reinterpret_cast<float4 *>(to)[0] = make_float4(v[0], v[1], v[2], v[3]);
+            reinterpret_cast<float4 *>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < LANE; i++)
+            if (i < left)
+                to[i] = v[i];
     }
 };
 

@@ -34,15 +34,17 @@ constexpr int WARPS = HOPPER_WARPGROUP / 32, FIRST_LOADER = CONSUMERS * WARPS;
 /* --- the two kinds of numbers --- */
 
 /* A thread's results are of two filters and of two pixels of every eight. `z` and the value are
- * those of one pixel, as they lie in memory: a `pair` each. */
+ * those of one pixel, as they lie in memory: a `pair` each. BENT: with code for all activations,
+ * which is so long that it does not stay in the instructions' cache. */
 template <class T> struct floats {
     typedef T X;
     typedef float sum;
     typedef uint32_t pair;
     typedef struct matmul::job job;
-    float bias[2];
+    float bias[2], floor;
 
     __device__ floats(const job &j, int filter)
+        : floor(j.func == IR_UNARY_RELU ? 0 : -INFINITY)
     {
 #pragma unroll
         for (int i = 0; i < 2; i++)
@@ -50,12 +52,16 @@ template <class T> struct floats {
                           ? number_float(static_cast<const T *>(j.bias)[filter + i])
                           : 0.0f;
     }
+    __device__ static __forceinline__ bool bent(const job &j)
+    {
+        return (j.func != IR_UNARY_IDENTITY && j.func != IR_UNARY_RELU) || j.late;
+    }
     __device__ static __forceinline__ void multiply(float (&sums)[PIXELS / 2], uint64_t weights,
                                                     uint64_t pixels, int keep)
     {
         wgmma<T>(sums, weights, pixels, keep);
     }
-    template <bool RESIDUAL>
+    template <bool RESIDUAL, bool BENT>
     __device__ __forceinline__ void finish(const job &j, const float (&four)[4],
                                            const uint32_t (&z)[2], uint32_t (&out)[2]) const
     {
@@ -70,12 +76,18 @@ template <class T> struct floats {
                 w[2 * e] = two.x;
                 w[2 * e + 1] = two.y;
             }
-        if (RESIDUAL && !j.late)
+        if (RESIDUAL && !(BENT && j.late))
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 v[i] += w[i];
-        activate::values(j.func, j.alpha, v);
-        if (RESIDUAL && j.late)
+        if (BENT) {
+            activate::values(j.func, j.alpha, v);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                v[i] = max_or_nan(v[i], floor);
+        }
+        if (RESIDUAL && BENT && j.late)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 v[i] += w[i];
@@ -99,18 +111,22 @@ template <class X_> struct bytes {
         scale = make_float4(s.x, s.y, s.x, s.y);
         bias = make_float4(b.x, b.y, b.x, b.y);
     }
+    __device__ static __forceinline__ bool bent(const job &j)
+    {
+        return j.bent;
+    }
     __device__ static __forceinline__ void multiply(sum (&sums)[PIXELS / 2], uint64_t weights,
                                                     uint64_t pixels, int keep)
     {
         K::multiply_turned(sums, weights, pixels, keep);
     }
-    template <bool RESIDUAL>
+    template <bool RESIDUAL, bool BENT>
     __device__ __forceinline__ void finish(const job &j, const sum (&four)[4],
                                            const uint16_t (&z)[2], uint16_t (&out)[2]) const
     {
         uint32_t both = RESIDUAL ? z[0] | (uint32_t)z[1] << 16 : 0;
         const float v[4] = {(float)four[0], (float)four[1], (float)four[2], (float)four[3]};
-        uint32_t word = K::template finish<RESIDUAL>(j, v, scale, bias, both);
+        uint32_t word = K::template finish<RESIDUAL, BENT>(j, v, scale, bias, both);
         out[0] = (uint16_t)word;
         out[1] = (uint16_t)(word >> 16);
     }
@@ -287,7 +303,7 @@ template <class S> struct consumer {
         return reinterpret_cast<pair_t *>(to + at);
     }
 
-    template <bool RESIDUAL>
+    template <bool RESIDUAL, bool BENT>
     __device__ __forceinline__ void finish(const sum_t (&sum)[PIXELS / 2], unsigned char *to)
     {
         int pixel = (int)threadIdx.x % 4 * 2;
@@ -297,7 +313,7 @@ template <class S> struct consumer {
             pair_t *at[2] = {spot(to, pixel), spot(to, pixel + 1)}, z[2] = {}, out[2];
             if (RESIDUAL)
                 z[0] = *at[0], z[1] = *at[1];
-            how.template finish<RESIDUAL>(j.how, four, z, out);
+            how.template finish<RESIDUAL, BENT>(j.how, four, z, out);
             shared_put(at[0], out[0]);
             shared_put(at[1], out[1]);
         }
@@ -307,10 +323,15 @@ template <class S> struct consumer {
     {
         unsigned char *to = r.slots + (group * S::SLOTS + slot.at) * S::SLOT;
         tile::take_slot<S::SLOTS>(r, group, slot, j.residual, leads, again);
-        if (j.residual)
-            finish<true>(sum, to);
+        bool bent = S::F::bent(j.how);
+        if (j.residual && bent)
+            finish<true, true>(sum, to);
+        else if (j.residual)
+            finish<true, false>(sum, to);
+        else if (bent)
+            finish<false, true>(sum, to);
         else
-            finish<false>(sum, to);
+            finish<false, false>(sum, to);
         proxy_fence();
         named_sync(1 + group, HOPPER_WARPGROUP);
         if (leads) {
@@ -495,7 +516,7 @@ cudaError_t launch_floats(const struct kernel_call *call, const struct kernel_ma
 {
     typedef shape<floats<T>, 128, STAGES, SLOTS> S;
     job<S> j = {};
-    if (p.second.depth)
+    if (p.second.depth || p.wide)
         return cudaErrorNotSupported;
     struct source s = {};
     s.image = &p.image;

@@ -54,9 +54,10 @@ static uint16_t *packed_new(const struct array *w, int64_t cols, int64_t depth)
 struct matmul_data {
     struct array a, w, a2, w2, bias, residual, y;
     uint16_t *packed, *packed2;
+    bool wide; /* y is FP32 */
 };
 
-static struct matmul_data data_new(const struct matmul_case *c)
+static struct matmul_data data_new(const struct matmul_case *c, bool wide)
 {
     struct matmul_data d = {
         .a = ARRAY(c->dtype, NULL, c->rows, c->depth),
@@ -65,7 +66,8 @@ static struct matmul_data data_new(const struct matmul_case *c)
         .w2 = ARRAY(c->dtype, NULL, c->cols, MAX(c->second, 1)),
         .bias = ARRAY(c->dtype, NULL, c->cols),
         .residual = ARRAY(c->dtype, NULL, c->rows, c->cols),
-        .y = ARRAY(c->dtype, NULL, c->rows, c->cols),
+        .y = ARRAY(wide ? DTYPE_F32 : c->dtype, NULL, c->rows, c->cols),
+        .wide = wide,
     };
     d.packed = packed_new(&d.w, c->cols, c->depth);
     d.packed2 = packed_new(&d.w2, c->cols, MAX(c->second, 1));
@@ -92,6 +94,7 @@ static struct kernel_matmul arguments(const struct matmul_case *c, const struct 
         .scale = c->scale,
         .alpha = 1.25F,
         .late = c->late,
+        .wide = d->wide,
         .a = d->a.view.data,
         .b = d->packed,
         .bias = c->biased ? d->bias.view.data : NULL,
@@ -129,18 +132,18 @@ static bool shares(int variant, int64_t *columns, int64_t *blocks)
 }
 
 /* Those are for few tiles, and for a depth of as many steps of 64 as there are blocks. */
-static bool taken(const struct matmul_case *c, int variant)
+static bool taken(const struct matmul_case *c, int variant, bool wide)
 {
     int64_t columns, blocks;
     if (!shares(variant, &columns, &blocks))
-        return true;
+        return !wide;
     return (c->depth + 63) / 64 + (c->second + 63) / 64 >= blocks &&
            (c->rows + 63) / 64 * ((c->cols + columns - 1) / columns) * blocks <= 8 * c->blocks;
 }
 
-static void check_case(const struct matmul_case *c, int first)
+static void check_as(const struct matmul_case *c, int first, bool wide)
 {
-    struct matmul_data d = data_new(c);
+    struct matmul_data d = data_new(c, wide);
     struct kernel_matmul p = arguments(c, &d);
     reference(c, &d);
     for (int variant = first; variant < KERNEL_MATMUL_PATCH; variant++) {
@@ -151,12 +154,17 @@ static void check_case(const struct matmul_case *c, int first)
                  dtype_name(c->dtype), (int)c->rows, (int)c->cols, (int)c->depth, (int)c->func);
         array_poison(&d.y);
         assert_int_equal(kernel_matmul(&call, &p),
-                         taken(c, variant) ? cudaSuccess : cudaErrorNotSupported);
-        if (!taken(c, variant))
+                         taken(c, variant, wide) ? cudaSuccess : cudaErrorNotSupported);
+        if (!taken(c, variant, wide))
             continue;
         array_check(&d.y, c->dtype == DTYPE_F16 ? 3e-4 : 2e-3, what);
     }
     data_free(&d);
+}
+
+static void check_case(const struct matmul_case *c, int first)
+{
+    check_as(c, first, false);
 }
 
 /* Edges within tiles and within a thread's columns, rounds of the ring that do not end with a tile,
@@ -174,6 +182,8 @@ static void test_shapes(void **state)
         {DTYPE_BF16, 260, 520, 200, IR_UNARY_SWISH, true, false, false, 1, 1, 0},
         {DTYPE_F16, 1100, 40, 64, IR_UNARY_GELU_TANH, true, true, true, 1, 2, 0},
         {DTYPE_F16, 65, 1000, 16, IR_UNARY_RELU, false, true, true, 1, 2, 0},
+        {DTYPE_F16, 70, 264, 72, IR_UNARY_RELU, true, true, false, 1, 2, 0},
+        {DTYPE_BF16, 130, 200, 64, IR_UNARY_IDENTITY, true, true, false, 1, 2, 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         check_case(&cases[i], 1);
@@ -190,11 +200,14 @@ static void test_shared_depth(void **state)
         {DTYPE_BF16, 64, 257, 584, IR_UNARY_RELU, true, true, true, 1, 132, 0},
         {DTYPE_F16, 67, 64, 2496, IR_UNARY_SWISH, false, false, false, 1, 132, 0},
         {DTYPE_BF16, 130, 40, 4480, IR_UNARY_GELU_TANH, true, true, false, 1, 132, 0},
+        {DTYPE_F16, 3, 104, 2048, IR_UNARY_IDENTITY, true, false, false, 1, 132, 0},
+        {DTYPE_BF16, 65, 101, 520, IR_UNARY_RELU, true, true, false, 1, 132, 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         check_case(&cases[i], 8);
+        check_as(&cases[i], 1, true);
         for (int variant = 8; variant < KERNEL_MATMUL_PATCH; variant++)
-            assert_true(taken(&cases[i], variant));
+            assert_true(taken(&cases[i], variant, false));
     }
 }
 
@@ -233,7 +246,7 @@ static int left_out_of(const struct matmul_case *c, int32_t variant)
 {
     struct left_out k = {
         .call = {.variant = variant, .multiprocessors = c->blocks, .capability = 90},
-        .d = data_new(c),
+        .d = data_new(c, false),
     };
     char what[32];
     reference(c, &k.d);
@@ -273,7 +286,7 @@ static void test_gelu(void **state)
     (void)state;
     enum { NUMBERS = 1 << 16 };
     struct matmul_case c = {DTYPE_F16, 1, NUMBERS, 8, IR_UNARY_GELU, true, false, false, 1, 132, 0};
-    struct matmul_data d = data_new(&c);
+    struct matmul_data d = data_new(&c, false);
     struct kernel_matmul p = arguments(&c, &d);
     struct kernel_call call = {.variant = 1, .multiprocessors = 132, .capability = 90};
     uint16_t *bias = d.bias.view.data, *y = d.y.view.data;
@@ -297,7 +310,7 @@ static void test_not_finite(void **state)
 {
     (void)state;
     struct matmul_case c = {DTYPE_F16, 70, 40, 520, IR_UNARY_RELU, true, false, false, 1, 4, 0};
-    struct matmul_data d = data_new(&c);
+    struct matmul_data d = data_new(&c, false);
     struct kernel_matmul p = arguments(&c, &d);
     ((uint16_t *)d.a.view.data)[5 * 520 + 39] = 0x7e00; /* NaN */
     ((uint16_t *)d.bias.view.data)[7] = 0x7c00;         /* infinity */
@@ -305,7 +318,7 @@ static void test_not_finite(void **state)
         struct kernel_call call = {.variant = variant, .multiprocessors = 4, .capability = 90};
         const uint16_t *y = d.y.view.data;
         array_poison(&d.y);
-        if (!taken(&c, variant))
+        if (!taken(&c, variant, false))
             continue;
         assert_int_equal(kernel_matmul(&call, &p), cudaSuccess);
         for (int r = 0; r < 70; r++)
