@@ -99,7 +99,7 @@ __device__ __forceinline__ void row_write_bytes(const struct bytes_side &y, uint
 #pragma unroll
         for (int j = 0; j < V; j++)
             part[j] = v[i + j];
-        side_store_byte<V>(y, (int32_t)first + at, part);
+        side_store_scaled<V>(y, (int32_t)first + at, part);
     }
 }
 
@@ -326,24 +326,25 @@ template <int V, class L> cudaError_t row_dispatch_wide(int64_t length, L launch
     return length <= 32 * BLOCK ? launch(tag<32, V, BLOCK>()) : cudaErrorNotSupported;
 }
 
-/* Takes rows that begin anywhere, with fewer kernels, which ask for an epilogue as they run. */
-template <class L> cudaError_t row_dispatch_narrow(int64_t length, L launch)
+/* The same with fewer kernels, for rows that begin anywhere. */
+template <int V, class L> cudaError_t row_dispatch_few(int64_t length, L launch)
 {
     if (length <= 8 * KERNEL_WARP)
-        return launch(tag<8, 1, KERNEL_WARP>());
+        return launch(tag<8, V, KERNEL_WARP>());
     if (length <= 32 * KERNEL_WARP)
-        return launch(tag<32, 1, KERNEL_WARP>());
-    return length <= 32 * BLOCK ? launch(tag<32, 1, BLOCK>()) : cudaErrorNotSupported;
+        return launch(tag<32, V, KERNEL_WARP>());
+    return length <= 32 * BLOCK ? launch(tag<32, V, BLOCK>()) : cudaErrorNotSupported;
 }
 
-/* Calls launch(tag, epilogue_tag). */
+/* Calls launch(tag, epilogue_tag). Kernels for rows that begin anywhere ask for an epilogue as they
+ * run. */
 template <class T, class L>
 cudaError_t row_dispatch(int64_t length, bool wide, const struct epilogue &e, L launch)
 {
     epilogue_tag<EPILOGUE_ANY> any;
     epilogue_tag<EPILOGUE_NONE> none;
     if (!wide)
-        return row_dispatch_narrow(length, [&](auto t) { return launch(t, any); });
+        return row_dispatch_few<1>(length, [&](auto t) { return launch(t, any); });
     if (e.mode == EPILOGUE_NONE)
         return row_dispatch_wide<16 / sizeof(T)>(length, [&](auto t) { return launch(t, none); });
     return row_dispatch_wide<16 / sizeof(T)>(length, [&](auto t) { return launch(t, any); });
@@ -434,14 +435,15 @@ cudaError_t launch_norm(const struct kernel_call *call, const struct rows &r,
             norm_kernel<T, S::elements, S::wide, S::threads, decltype(mode)::value, BYTES>,
             dim3((unsigned)blocks), block, SCRATCH, call, r, e);
     };
-    epilogue_tag<EPILOGUE_NONE> none;
-    if constexpr (BYTES)
-        return wide ? row_dispatch_wide<16 / sizeof(T)>(r.length,
-                                                        [&](auto t) { return launch(t, none); })
-                    : row_dispatch_narrow(r.length, [&](auto t) { return launch(t, none); });
-    if (r.length > 32 * BLOCK)
-        return KERNEL_LAUNCH(norm_long<T>, (unsigned)r.n, BLOCK, SCRATCH, call, r, e);
-    return row_dispatch<T>(r.length, wide, e, launch);
+    if constexpr (BYTES) {
+        auto bytes = [&](auto t) { return launch(t, epilogue_tag<EPILOGUE_NONE>()); };
+        return wide ? row_dispatch_wide<16 / sizeof(T)>(r.length, bytes)
+                    : row_dispatch_few<1>(r.length, bytes);
+    } else {
+        if (r.length > 32 * BLOCK)
+            return KERNEL_LAUNCH(norm_long<T>, (unsigned)r.n, BLOCK, SCRATCH, call, r, e);
+        return row_dispatch<T>(r.length, wide, e, launch);
+    }
 }
 
 template <class T>

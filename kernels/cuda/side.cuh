@@ -107,19 +107,20 @@ __device__ __forceinline__ float side_quotient(const bytes_side &s, float v, flo
     return fmaf(fmaf(-q, s.step, v), s.inverse, q);
 }
 
-/* Writes integers as QUANTIZE rounds them: the bounds are whole numbers, so that saturating may
- * come before rounding; of NaN the least is made. T is int8_t or uint8_t. */
-template <class T, int N>
+/* Writes INT8 or UINT8, which differ in their bounds alone, as QUANTIZE rounds them: the bounds are
+ * whole numbers, so that saturating may come before rounding; of NaN the least is made. */
+template <int N>
 __device__ __forceinline__ void side_integers(const bytes_side &s, int32_t at, const float (&v)[N])
 {
-    float least = sizeof(T) == 1 && (T)-1 < (T)0 ? -128.0f : 0.0f;
+    float least = s.type == DTYPE_I8 ? -128.0f : 0.0f;
     float low = least - s.zero, high = least + 255.0f - s.zero;
-    vector<T, N> raw;
+    vector<uint8_t, N> raw;
 #pragma unroll
     for (int i = 0; i < N; i++)
         raw.v[i] =
-            (T)(int32_t)(rintf(fminf(fmaxf(side_quotient(s, v[i], 1024.0f), low), high)) + s.zero);
-    vector_store<T, N>(static_cast<T *>(s.data) + at, raw);
+            (uint8_t)(int32_t)(rintf(fminf(fmaxf(side_quotient(s, v[i], 1024.0f), low), high)) +
+                               s.zero);
+    vector_store<uint8_t, N>(static_cast<uint8_t *>(s.data) + at, raw);
 }
 
 /* Writes numbers of FP8, which its conversion rounds and saturates, two at a time. */
@@ -145,19 +146,26 @@ __device__ __forceinline__ void side_floats(const bytes_side &s, int32_t at, con
     vector_write<N>(static_cast<f8_t *>(s.data) + at, q);
 }
 
+/* Writes to a tensor of FP8, or of integers of 8 bits by a scale. */
+template <int N>
+__device__ __forceinline__ void side_store_scaled(const bytes_side &s, int32_t at,
+                                                  const float (&v)[N])
+{
+    if (s.type == DTYPE_F8)
+        side_floats<N>(s, at, v);
+    else
+        side_integers<N>(s, at, v);
+}
+
 template <class T, int N>
 __device__ __forceinline__ void side_write(const bytes_side &s, int32_t at, const float (&from)[N])
 {
-    if constexpr (sizeof(T) > 1) {
-        vector_write<N>(static_cast<T *>(s.data) + at, from);
-    } else if constexpr (number_of<T>::dtype == DTYPE_F8) {
+    if constexpr (number_of<T>::dtype == DTYPE_F8)
         side_floats<N>(s, at, from);
-    } else {
-        if (s.step != 0)
-            side_integers<T, N>(s, at, from);
-        else
-            vector_write<N>(static_cast<T *>(s.data) + at, from);
-    }
+    else if (sizeof(T) == 1 && s.step != 0)
+        side_integers<N>(s, at, from);
+    else
+        vector_write<N>(static_cast<T *>(s.data) + at, from);
 }
 
 /* Writes to a tensor of 8 bits. */
@@ -165,35 +173,29 @@ template <int N>
 __device__ __forceinline__ void side_store_byte(const bytes_side &s, int32_t at,
                                                 const float (&v)[N])
 {
-    if (s.type == DTYPE_U8)
+    if (s.step != 0 || s.type == DTYPE_F8)
+        side_store_scaled<N>(s, at, v);
+    else if (s.type == DTYPE_U8)
         side_write<uint8_t, N>(s, at, v);
-    else if (s.type == DTYPE_I8)
-        side_write<int8_t, N>(s, at, v);
     else
-        side_write<f8_t, N>(s, at, v);
+        side_write<int8_t, N>(s, at, v);
 }
 
 template <int N>
 __device__ __forceinline__ void side_store(const bytes_side &s, int32_t at, const float (&v)[N])
 {
     switch (s.type) {
-    case DTYPE_U8:
-        side_write<uint8_t, N>(s, at, v);
-        break;
-    case DTYPE_I8:
-        side_write<int8_t, N>(s, at, v);
-        break;
-    case DTYPE_F8:
-        side_write<f8_t, N>(s, at, v);
-        break;
     case DTYPE_F16:
         side_write<half_t, N>(s, at, v);
         break;
     case DTYPE_BF16:
         side_write<bf16_t, N>(s, at, v);
         break;
-    default:
+    case DTYPE_F32:
         side_write<float, N>(s, at, v);
+        break;
+    default:
+        side_store_byte<N>(s, at, v);
     }
 }
 
