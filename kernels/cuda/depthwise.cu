@@ -104,13 +104,23 @@ __global__ void __launch_bounds__(THREADS)
                         acc[t][c] += value * w[i - t * S][c];
             }
     }
+    int at = p.image * g.y[0] + p.row * g.y[1] + p.column * g.y[2] + p.channel;
+    if constexpr (MODE == MODE_ANY) {
+#pragma unroll 1
+        for (int t = 0; t < TILE && p.column + t < g.out_width; t++) {
+            float v[V];
+            vector_pick(acc, t, v);
+            finish<MODE, V>(g, e, v, at + t * g.y[2]);
+            vector_write<V>(y + at + t * g.y[2], v);
+        }
+        return;
+    }
 #pragma unroll
     for (int t = 0; t < TILE; t++) {
         if (p.column + t >= g.out_width)
             break;
-        int at = p.image * g.y[0] + p.row * g.y[1] + (p.column + t) * g.y[2] + p.channel;
-        finish<MODE, V>(g, e, acc[t], at);
-        vector_write<V>(y + at, acc[t]);
+        finish<MODE, V>(g, e, acc[t], at + t * g.y[2]);
+        vector_write<V>(y + at + t * g.y[2], acc[t]);
     }
 }
 
@@ -196,8 +206,7 @@ bool is_wide(const struct job *j, int vector)
     return threads >= (int64_t)processors * 2 * THREADS;
 }
 
-/* An epilogue of any kind is inlined for each column, so the kernel has only two columns per
- * thread. */
+/* Columns take turns at an epilogue of any kind, so a thread has only two of them. */
 template <class T, int V, int K, int S, int MODE> cudaError_t launch_columns(struct job *j)
 {
     if constexpr (MODE == MODE_RANGE)

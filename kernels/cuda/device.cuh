@@ -451,6 +451,29 @@ __device__ __forceinline__ void vector_write(T *to, const float (&from)[N])
     vector_store<T, N>(to, raw);
 }
 
+/* all[i] where the compiler does not know i: chosen, so that `all` need not have an address. */
+template <class V, int N> __device__ __forceinline__ V vector_pick(const V (&all)[N], int i)
+{
+    V value = all[0];
+#pragma unroll
+    for (int k = 1; k < N; k++)
+        if (i == k)
+            value = all[k];
+    return value;
+}
+
+template <class V, int N, int M>
+__device__ __forceinline__ void vector_pick(const V (&all)[N][M], int i, V (&to)[M])
+{
+#pragma unroll
+    for (int j = 0; j < M; j++) {
+        to[j] = all[0][j];
+#pragma unroll
+        for (int k = 1; k < N; k++)
+            to[j] = i == k ? all[k][j] : to[j];
+    }
+}
+
 /* --- index arithmetic --- */
 
 /* n / by for n < 2^31 without a division: Granlund and Montgomery, "Division by invariant integers

@@ -324,29 +324,34 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     uint32_t first = blockIdx.x * (MAP_THREADS * BINARY_UNROLL) + threadIdx.x;
     bool repeats_a = w.stride[1][w.rank - 1] == 0, repeats_b = w.stride[2][w.rank - 1] == 0;
     vector<T, N> as[BINARY_UNROLL], bs[BINARY_UNROLL];
-    int32_t at[BINARY_UNROLL][3];
+    int32_t at[BINARY_UNROLL]; /* in y */
 #pragma unroll
     for (int u = 0; u < BINARY_UNROLL; u++) {
         uint32_t i = first + (uint32_t)u * MAP_THREADS;
+        int32_t all[3];
         if (i >= w.total)
             break;
-        walk_at(w, i, at[u]);
-        as[u] = operand_load<T, N>(a, at[u][1], repeats_a);
-        bs[u] = operand_load<T, N>(b, at[u][2], repeats_b);
+        walk_at(w, i, all);
+        at[u] = all[0];
+        as[u] = operand_load<T, N>(a, all[1], repeats_a);
+        bs[u] = operand_load<T, N>(b, all[2], repeats_b);
     }
-#pragma unroll
+    constexpr int COPIES = epilogue_copies(MODE);
+#pragma unroll COPIES
     for (int u = 0; u < BINARY_UNROLL; u++) {
         if (first + (uint32_t)u * MAP_THREADS >= w.total)
             break;
+        vector<T, N> va = vector_pick(as, u), vb = vector_pick(bs, u);
+        int32_t to = vector_pick(at, u);
         float v[N], o[N];
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            v[i] = number_float(as[u].v[i]);
-            o[i] = number_float(bs[u].v[i]);
+            v[i] = number_float(va.v[i]);
+            o[i] = number_float(vb.v[i]);
         }
         math_binary_row<N>(func, v, o);
-        epilogue_apply<MODE, N>(e, v, (uint32_t)at[u][0]);
-        vector_write<N>(y + at[u][0], v);
+        epilogue_apply<MODE, N>(e, v, (uint32_t)to);
+        vector_write<N>(y + to, v);
     }
 }
 

@@ -198,6 +198,13 @@ template <int MODE> struct epilogue_tag {
     static const int value = MODE;
 };
 
+/* For `#pragma unroll` of a loop that calls epilogue_apply: most of a kernel's code is
+ * what applies any steps, so one of it is enough. vector_pick finds a turn's elements. */
+__host__ __device__ constexpr int epilogue_copies(int mode)
+{
+    return mode == EPILOGUE_ANY ? 1 : 64; /* 64: all turns */
+}
+
 /* launch(epilogue_tag<mode>()), see above. */
 template <class L> inline cudaError_t epilogue_dispatch(const struct epilogue &e, L launch)
 {
@@ -334,12 +341,12 @@ __device__ __forceinline__ void epilogue_apply(const struct epilogue &e, float (
     }
 }
 
-/* Applies the steps to N elements at offsets `at` that have the same index along the innermost dim
- * of y's memory, such as those of one channel. Operands that depend on this index alone are read
- * once. */
-template <int N>
-__device__ __forceinline__ void epilogue_apply_column(const struct epilogue &e, float (&v)[N],
-                                                      const uint32_t (&at)[N])
+/* Applies the steps to N elements at any offsets `at`. COLUMN: they have the same index along the
+ * innermost dim of y's memory, such as those of one channel, and operands that depend on this index
+ * alone are read once. */
+template <bool COLUMN, int N>
+__device__ __forceinline__ void epilogue_apply_apart(const struct epilogue &e, float (&v)[N],
+                                                     const uint32_t (&at)[N])
 {
 #pragma unroll 1
     for (int i = 0; i < e.n; i++) {
@@ -349,7 +356,7 @@ __device__ __forceinline__ void epilogue_apply_column(const struct epilogue &e, 
             continue;
         }
         float operand[N];
-        if (s.place == EPILOGUE_INNER || s.place == EPILOGUE_SCALAR) {
+        if (s.place == EPILOGUE_SCALAR || (COLUMN && s.place == EPILOGUE_INNER)) {
             const uint32_t first[1] = {at[0]};
             float value[1];
             epilogue_gather<1>(e, s, first, value);

@@ -65,28 +65,32 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     uint32_t first = blockIdx.x * (MAP_THREADS * MAP_UNROLL) + threadIdx.x;
     bool repeats = w.stride[1][w.rank - 1] == 0;
     vector<TX, N> from[MAP_UNROLL];
-    int32_t at[MAP_UNROLL][2];
+    int32_t at[MAP_UNROLL]; /* in y */
 #pragma unroll
     for (int u = 0; u < MAP_UNROLL; u++) {
         uint32_t i = first + (uint32_t)u * MAP_THREADS;
+        int32_t both[2];
         if (i >= w.total)
             break;
-        walk_at(w, i, at[u]);
+        walk_at(w, i, both);
+        at[u] = both[0];
         if (repeats) {
-            TX value = x[at[u][1]];
+            TX value = x[both[1]];
 #pragma unroll
             for (int k = 0; k < N; k++)
                 from[u].v[k] = value;
         } else {
-            from[u] = vector_load<TX, N>(x + at[u][1]);
+            from[u] = vector_load<TX, N>(x + both[1]);
         }
     }
-#pragma unroll
+    constexpr int COPIES = epilogue_copies(MODE);
+#pragma unroll COPIES
     for (int u = 0; u < MAP_UNROLL; u++) {
         if (first + (uint32_t)u * MAP_THREADS >= w.total)
             break;
-        vector_store<TY, N>(y + at[u][0],
-                            map_convert<TX, TY, MODE, N>(e, from[u], (uint32_t)at[u][0]));
+        int32_t to = vector_pick(at, u);
+        vector_store<TY, N>(y + to,
+                            map_convert<TX, TY, MODE, N>(e, vector_pick(from, u), (uint32_t)to));
     }
 }
 
@@ -114,23 +118,35 @@ static __global__ void __launch_bounds__(MAP_THREADS)
 {
     uint32_t first = blockIdx.x * (MAP_THREADS * MAP_RAGGED_UNROLL) + threadIdx.x;
     vector<TX, 1> from[MAP_RAGGED_UNROLL];
-    int32_t to[MAP_RAGGED_UNROLL];
+    uint32_t to[MAP_RAGGED_UNROLL];
+    if (first >= w.total)
+        return;
 #pragma unroll
     for (int u = 0; u < MAP_RAGGED_UNROLL; u++) {
-        uint32_t i = first + (uint32_t)u * MAP_THREADS;
         int32_t at[2];
-        if (i >= w.total)
-            break;
-        walk_at(w, i, at);
-        to[u] = at[0];
+        walk_at(w, min(first + (uint32_t)u * MAP_THREADS, w.total - 1), at);
+        to[u] = (uint32_t)at[0];
         from[u].v[0] = x[at[1]];
     }
+    vector<TY, 1> results[MAP_RAGGED_UNROLL];
+    if constexpr (MODE == EPILOGUE_ANY) {
+        float v[MAP_RAGGED_UNROLL];
 #pragma unroll
-    for (int u = 0; u < MAP_RAGGED_UNROLL; u++) {
-        if (first + (uint32_t)u * MAP_THREADS >= w.total)
-            break;
-        y[to[u]] = map_convert<TX, TY, MODE, 1>(e, from[u], (uint32_t)to[u]).v[0];
+        for (int u = 0; u < MAP_RAGGED_UNROLL; u++)
+            v[u] = number_float(from[u].v[0]);
+        epilogue_apply_apart<false>(e, v, to);
+#pragma unroll
+        for (int u = 0; u < MAP_RAGGED_UNROLL; u++)
+            results[u].v[0] = number_from<TY>(v[u]);
+    } else {
+#pragma unroll
+        for (int u = 0; u < MAP_RAGGED_UNROLL; u++)
+            results[u] = map_convert<TX, TY, MODE, 1>(e, from[u], to[u]);
     }
+#pragma unroll
+    for (int u = 0; u < MAP_RAGGED_UNROLL; u++)
+        if (first + (uint32_t)u * MAP_THREADS < w.total)
+            y[to[u]] = results[u].v[0];
 }
 
 /* `w` is over y and x, as made by walk_make. */
@@ -190,6 +206,7 @@ __device__ __forceinline__ void tile_load(const tile_plan &p, const TX *x, int32
             to[3] = v.w;
         }
     } else {
+#pragma unroll 4
         for (int i = (int)threadIdx.x; i < TILE_B * size::a; i += MAP_THREADS) {
             int row = i / size::a, column = i % size::a;
             if (b0 + row < p.b && a0 + column < p.a)
@@ -211,17 +228,12 @@ __device__ __forceinline__ void tile_store_wide(const tile_plan &p, TY *y, int32
     int32_t b = b0 + run * TILE_RUN;
     if (b >= p.b_padded)
         return;
-    union word_t {
-        uint32_t all;
-        TX v[size::each];
-        __device__ word_t()
-        {
-        }
-    } words[TILE_RUN];
+    uint32_t words[TILE_RUN];
 #pragma unroll
     for (int i = 0; i < TILE_RUN; i++)
-        words[i].all = tile[(run * TILE_RUN + i) * TILE_PITCH + word];
-#pragma unroll
+        words[i] = tile[(run * TILE_RUN + i) * TILE_PITCH + word];
+    constexpr int COPIES = epilogue_copies(MODE);
+#pragma unroll COPIES
     for (int k = 0; k < size::each; k++) {
         int32_t a = a0 + word * size::each + k;
         if (a >= p.a)
@@ -229,8 +241,10 @@ __device__ __forceinline__ void tile_store_wide(const tile_plan &p, TY *y, int32
         int32_t at = y0 + a * p.y_by_a + b;
         vector<TX, TILE_RUN> from;
 #pragma unroll
-        for (int i = 0; i < TILE_RUN; i++)
-            from.v[i] = words[i].v[k];
+        for (int i = 0; i < TILE_RUN; i++) {
+            uint32_t bits = words[i] >> k * 8 * (int)sizeof(TX);
+            memcpy(static_cast<void *>(&from.v[i]), &bits, sizeof(TX));
+        }
         vector_store<TY, TILE_RUN>(y + at,
                                    map_convert<TX, TY, MODE, TILE_RUN>(e, from, (uint32_t)at));
     }
@@ -242,6 +256,8 @@ __device__ __forceinline__ void tile_store(const tile_plan &p, TY *y, int32_t y0
                                            const struct epilogue &e)
 {
     typedef tile_size<TX> size;
+    constexpr int COPIES = MODE == EPILOGUE_ANY ? 1 : 4;
+#pragma unroll COPIES
     for (int i = (int)threadIdx.x; i < TILE_B * size::a; i += MAP_THREADS) {
         int column = i / TILE_B, row = i % TILE_B;
         int32_t a = a0 + column, b = b0 + row, at = y0 + a * p.y_by_a + b;
@@ -367,20 +383,26 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     }
     vector<TY, P> to[IMAGE_UNROLL];
 #pragma unroll
-    for (int c = 0; c < P; c++) {
+    for (int u = 0; u < IMAGE_UNROLL; u++)
+#pragma unroll
+        for (int c = 0; c < P; c++)
+            to[u].v[c] = number_from<TY>(0.0f);
+#pragma unroll 1
+    for (int c = 0; c < p.channels; c++) {
         float v[IMAGE_UNROLL];
         uint32_t at[IMAGE_UNROLL];
 #pragma unroll
         for (int u = 0; u < IMAGE_UNROLL; u++) {
             uint32_t pixel = min(first + (uint32_t)u * MAP_THREADS, p.pixels - 1);
-            v[u] = c < p.channels ? number_float(x[from[u] + c * p.by_channel]) : 0.0f;
+            v[u] = number_float(x[from[u] + c * p.by_channel]);
             at[u] = pixel * P + (uint32_t)c;
         }
-        if (c < p.channels)
-            epilogue_apply_column(e, v, at);
+        epilogue_apply_apart<true>(e, v, at);
 #pragma unroll
         for (int u = 0; u < IMAGE_UNROLL; u++)
-            to[u].v[c] = number_from<TY>(v[u]);
+#pragma unroll
+            for (int k = 0; k < P; k++) /* they stay in registers */
+                to[u].v[k] = k == c ? number_from<TY>(v[u]) : to[u].v[k];
     }
 #pragma unroll
     for (int u = 0; u < IMAGE_UNROLL; u++) {
