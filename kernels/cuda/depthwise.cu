@@ -87,8 +87,10 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int i = 0; i < INPUTS; i++) {
             raw[i] = vector<T, V>();
+            /* By vector_load it would take half as many registers again for 7x7. */
             if ((unsigned)(first + i) < (unsigned)g.width)
-                raw[i] = vector_load<T, V>(from + row * g.x[1] + (first + i) * g.x[2]);
+                raw[i] = *reinterpret_cast<const vector<T, V> *>(from + row * g.x[1] +
+                                                                 (first + i) * g.x[2]);
         }
 #pragma unroll
         for (int k = 0; k < K; k++)

@@ -422,14 +422,45 @@ template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16
     T v[N];
 };
 
+/* What is moved at a time. The compiler is not left to find out that elements are neighbours, which
+ * it does not do at all levels. */
+template <int BYTES> struct vector_word {
+    typedef uint4 type;
+};
+template <> struct vector_word<8> {
+    typedef uint2 type;
+};
+template <> struct vector_word<4> {
+    typedef uint32_t type;
+};
+template <> struct vector_word<2> {
+    typedef uint16_t type;
+};
+template <> struct vector_word<1> {
+    typedef uint8_t type;
+};
+
 template <class T, int N> __device__ __forceinline__ vector<T, N> vector_load(const T *from)
 {
-    return *reinterpret_cast<const vector<T, N> *>(from);
+    typedef typename vector_word<(int)sizeof(T) * N>::type word;
+    vector<T, N> value;
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(value) / sizeof(word)); i++) {
+        word raw = reinterpret_cast<const word *>(from)[i];
+        memcpy(reinterpret_cast<word *>(&value) + i, &raw, sizeof(raw));
+    }
+    return value;
 }
 
 template <class T, int N> __device__ __forceinline__ void vector_store(T *to, vector<T, N> value)
 {
-    *reinterpret_cast<vector<T, N> *>(to) = value;
+    typedef typename vector_word<(int)sizeof(T) * N>::type word;
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(value) / sizeof(word)); i++) {
+        word raw;
+        memcpy(&raw, reinterpret_cast<const word *>(&value) + i, sizeof(raw));
+        reinterpret_cast<word *>(to)[i] = raw;
+    }
 }
 
 /* Read N elements from `from` as floats, and write them. */
