@@ -326,7 +326,7 @@ template <int V, class L> cudaError_t row_dispatch_wide(int64_t length, L launch
     return length <= 32 * BLOCK ? launch(tag<32, V, BLOCK>()) : cudaErrorNotSupported;
 }
 
-/* The same with fewer kernels, for rows that begin anywhere. */
+/* The same with fewer kernels, for what is rare: rows that begin anywhere, and epilogues. */
 template <int V, class L> cudaError_t row_dispatch_few(int64_t length, L launch)
 {
     if (length <= 8 * KERNEL_WARP)
@@ -347,7 +347,7 @@ cudaError_t row_dispatch(int64_t length, bool wide, const struct epilogue &e, L 
         return row_dispatch_few<1>(length, [&](auto t) { return launch(t, any); });
     if (e.mode == EPILOGUE_NONE)
         return row_dispatch_wide<16 / sizeof(T)>(length, [&](auto t) { return launch(t, none); });
-    return row_dispatch_wide<16 / sizeof(T)>(length, [&](auto t) { return launch(t, any); });
+    return row_dispatch_few<16 / sizeof(T)>(length, [&](auto t) { return launch(t, any); });
 }
 
 /* Short rows have a warp each, and blocks have one warp while there are fewer rows than the device
