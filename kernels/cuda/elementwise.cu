@@ -151,13 +151,16 @@ template <class TX, class TY, int MODE> static cudaError_t map_quick(const map_j
     return code;
 }
 
+template <class TY> static cudaError_t map_image_typed(const map_job &j)
+{
+    return j.padded == 4   ? map_image_launch<TY, 4>(j.call, j.x, j.y, *j.e)
+           : j.padded == 8 ? map_image_launch<TY, 8>(j.call, j.x, j.y, *j.e)
+                           : cudaErrorNotSupported;
+}
+
 template <class TX, class TY> static cudaError_t map_typed(const map_job &j)
 {
-    cudaError_t code = cudaErrorNotSupported;
-    if (j.padded == 4)
-        code = map_image_launch<TX, TY, 4>(j.call, j.x, j.y, *j.e);
-    else if (j.padded == 8)
-        code = map_image_launch<TX, TY, 8>(j.call, j.x, j.y, *j.e);
+    cudaError_t code = map_image_typed<TY>(j);
     if (code != cudaErrorNotSupported)
         return code;
     return j.e->n ? map_quick<TX, TY, EPILOGUE_ANY>(j) : map_quick<TX, TY, EPILOGUE_NONE>(j);
@@ -234,14 +237,11 @@ static cudaError_t map_images(const map_job &j)
 {
     switch (j.x->dtype) {
     case DTYPE_F16:
-        return j.padded == 4 ? map_image_launch<half_t, half_t, 4>(j.call, j.x, j.y, *j.e)
-                             : map_image_launch<half_t, half_t, 8>(j.call, j.x, j.y, *j.e);
+        return map_image_typed<half_t>(j);
     case DTYPE_BF16:
-        return j.padded == 4 ? map_image_launch<bf16_t, bf16_t, 4>(j.call, j.x, j.y, *j.e)
-                             : map_image_launch<bf16_t, bf16_t, 8>(j.call, j.x, j.y, *j.e);
+        return map_image_typed<bf16_t>(j);
     case DTYPE_F32:
-        return j.padded == 4 ? map_image_launch<float, float, 4>(j.call, j.x, j.y, *j.e)
-                             : map_image_launch<float, float, 8>(j.call, j.x, j.y, *j.e);
+        return map_image_typed<float>(j);
     default:
         return cudaErrorNotSupported;
     }

@@ -109,44 +109,88 @@ inline cudaError_t map_vector_launch(const struct kernel_call *call, walk<2> w,
                          static_cast<const TX *>(x->data), static_cast<TY *>(y->data), w, e);
 }
 
+/* --- elements that are read one by one --- */
+
+template <class T, int N>
+__device__ __forceinline__ void map_gather_as(const void *x, const int32_t (&at)[N], float (&v)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] = number_float(static_cast<const T *>(x)[at[i]]);
+}
+
+/* Reads N elements of UINT8 or a short float at any offsets, all of them under way at a time. One
+ * branch for all costs less than a kernel for each type, where most of a kernel is its epilogue. */
+template <int N>
+__device__ __forceinline__ void map_gather(int dtype, const void *x, const int32_t (&at)[N],
+                                           float (&v)[N])
+{
+    if (dtype == DTYPE_F16)
+        map_gather_as<half_t, N>(x, at, v);
+    else if (dtype == DTYPE_BF16)
+        map_gather_as<bf16_t, N>(x, at, v);
+    else if (dtype == DTYPE_F32)
+        map_gather_as<float, N>(x, at, v);
+    else
+        map_gather_as<uint8_t, N>(x, at, v);
+}
+
 /* --- runs without alignment --- */
 
-template <class TX, class TY, int MODE>
-static __global__ void __launch_bounds__(MAP_THREADS)
-    map_ragged(const TX *x, TY *y, const __grid_constant__ walk<2> w,
-               const __grid_constant__ epilogue e)
+/* Finds a thread's elements; the last stands for those behind it. False: there are none. */
+__device__ __forceinline__ bool ragged_find(const walk<2> &w, uint32_t first,
+                                            int32_t (&from)[MAP_RAGGED_UNROLL],
+                                            uint32_t (&to)[MAP_RAGGED_UNROLL])
 {
-    uint32_t first = blockIdx.x * (MAP_THREADS * MAP_RAGGED_UNROLL) + threadIdx.x;
-    vector<TX, 1> from[MAP_RAGGED_UNROLL];
-    uint32_t to[MAP_RAGGED_UNROLL];
     if (first >= w.total)
-        return;
+        return false;
 #pragma unroll
     for (int u = 0; u < MAP_RAGGED_UNROLL; u++) {
         int32_t at[2];
         walk_at(w, min(first + (uint32_t)u * MAP_THREADS, w.total - 1), at);
         to[u] = (uint32_t)at[0];
-        from[u].v[0] = x[at[1]];
+        from[u] = at[1];
     }
-    vector<TY, 1> results[MAP_RAGGED_UNROLL];
-    if constexpr (MODE == EPILOGUE_ANY) {
-        float v[MAP_RAGGED_UNROLL];
+    return true;
+}
+
+template <class TX, class TY>
+static __global__ void __launch_bounds__(MAP_THREADS)
+    map_ragged(const TX *x, TY *y, const __grid_constant__ walk<2> w,
+               const __grid_constant__ epilogue e)
+{
+    uint32_t first = blockIdx.x * (MAP_THREADS * MAP_RAGGED_UNROLL) + threadIdx.x;
+    int32_t from[MAP_RAGGED_UNROLL];
+    uint32_t to[MAP_RAGGED_UNROLL];
+    if (!ragged_find(w, first, from, to))
+        return;
+    vector<TX, 1> values[MAP_RAGGED_UNROLL];
 #pragma unroll
-        for (int u = 0; u < MAP_RAGGED_UNROLL; u++)
-            v[u] = number_float(from[u].v[0]);
-        epilogue_apply_apart<false>(e, v, to);
-#pragma unroll
-        for (int u = 0; u < MAP_RAGGED_UNROLL; u++)
-            results[u].v[0] = number_from<TY>(v[u]);
-    } else {
-#pragma unroll
-        for (int u = 0; u < MAP_RAGGED_UNROLL; u++)
-            results[u] = map_convert<TX, TY, MODE, 1>(e, from[u], to[u]);
-    }
+    for (int u = 0; u < MAP_RAGGED_UNROLL; u++)
+        values[u].v[0] = x[from[u]];
 #pragma unroll
     for (int u = 0; u < MAP_RAGGED_UNROLL; u++)
         if (first + (uint32_t)u * MAP_THREADS < w.total)
-            y[to[u]] = results[u].v[0];
+            y[to[u]] = map_convert<TX, TY, EPILOGUE_NONE, 1>(e, values[u], to[u]).v[0];
+}
+
+template <class TY>
+static __global__ void __launch_bounds__(MAP_THREADS)
+    map_ragged_any(const void *x, int32_t dtype, TY *y, const __grid_constant__ walk<2> w,
+                   const __grid_constant__ epilogue e)
+{
+    uint32_t first = blockIdx.x * (MAP_THREADS * MAP_RAGGED_UNROLL) + threadIdx.x;
+    int32_t from[MAP_RAGGED_UNROLL];
+    uint32_t to[MAP_RAGGED_UNROLL];
+    float v[MAP_RAGGED_UNROLL];
+    if (!ragged_find(w, first, from, to))
+        return;
+    map_gather(dtype, x, from, v);
+    epilogue_apply_apart<false>(e, v, to);
+#pragma unroll
+    for (int u = 0; u < MAP_RAGGED_UNROLL; u++)
+        if (first + (uint32_t)u * MAP_THREADS < w.total)
+            y[to[u]] = number_from<TY>(v[u]);
 }
 
 /* `w` is over y and x, as made by walk_make. */
@@ -159,8 +203,13 @@ inline cudaError_t map_ragged_launch(const struct kernel_call *call, const walk<
     if (w->stride[0][last] != 1 || w->stride[1][last] != 1)
         return cudaErrorNotSupported;
     unsigned blocks = (unsigned)kernel_ceil_div(w->total, MAP_THREADS * MAP_RAGGED_UNROLL);
-    return KERNEL_LAUNCH((map_ragged<TX, TY, MODE>), blocks, MAP_THREADS, 0, call,
-                         static_cast<const TX *>(x->data), static_cast<TY *>(y->data), *w, e);
+    TY *to = static_cast<TY *>(y->data);
+    if constexpr (MODE == EPILOGUE_ANY)
+        return KERNEL_LAUNCH(map_ragged_any<TY>, blocks, MAP_THREADS, 0, call, x->data, x->dtype,
+                             to, *w, e);
+    else
+        return KERNEL_LAUNCH((map_ragged<TX, TY>), blocks, MAP_THREADS, 0, call,
+                             static_cast<const TX *>(x->data), to, *w, e);
 }
 
 /* --- transposes --- */
@@ -369,9 +418,10 @@ struct image_plan {
 };
 
 /* Writes P channels per pixel in y; those from plan.channels on are zero. */
-template <class TX, class TY, int P>
+template <class TY, int P>
 static __global__ void __launch_bounds__(MAP_THREADS)
-    map_image(const TX *x, TY *y, const image_plan p, const __grid_constant__ epilogue e)
+    map_image(const void *x, int32_t dtype, TY *y, const image_plan p,
+              const __grid_constant__ epilogue e)
 {
     uint32_t first = blockIdx.x * (MAP_THREADS * IMAGE_UNROLL) + threadIdx.x;
     int32_t from[IMAGE_UNROLL];
@@ -390,13 +440,15 @@ static __global__ void __launch_bounds__(MAP_THREADS)
 #pragma unroll 1
     for (int c = 0; c < p.channels; c++) {
         float v[IMAGE_UNROLL];
+        int32_t here[IMAGE_UNROLL];
         uint32_t at[IMAGE_UNROLL];
 #pragma unroll
         for (int u = 0; u < IMAGE_UNROLL; u++) {
             uint32_t pixel = min(first + (uint32_t)u * MAP_THREADS, p.pixels - 1);
-            v[u] = number_float(x[from[u] + c * p.by_channel]);
+            here[u] = from[u] + c * p.by_channel;
             at[u] = pixel * P + (uint32_t)c;
         }
+        map_gather(dtype, x, here, v);
         epilogue_apply_apart<true>(e, v, at);
 #pragma unroll
         for (int u = 0; u < IMAGE_UNROLL; u++)
@@ -426,8 +478,8 @@ inline bool image_spatial(const struct kernel_view *v, int64_t *n, int64_t *step
     return true;
 }
 
-/* Launches map_image: y has pixels of P channels, x planes. */
-template <class TX, class TY, int P>
+/* Launches map_image: y has pixels of P channels, x planes of UINT8 or a short float. */
+template <class TY, int P>
 inline cudaError_t map_image_launch(const struct kernel_call *call, const struct kernel_view *x,
                                     const struct kernel_view *y, const struct epilogue &e)
 {
@@ -440,8 +492,8 @@ inline cudaError_t map_image_launch(const struct kernel_call *call, const struct
     image_plan p = {(uint32_t)(y->dim[0] * plane), divider_make((uint32_t)plane),
                     (int32_t)y->dim[1], (int32_t)x->stride[0], (int32_t)x->stride[1]};
     unsigned blocks = (unsigned)kernel_ceil_div(p.pixels, MAP_THREADS * IMAGE_UNROLL);
-    return KERNEL_LAUNCH((map_image<TX, TY, P>), blocks, MAP_THREADS, 0, call,
-                         static_cast<const TX *>(x->data), static_cast<TY *>(y->data), p, e);
+    return KERNEL_LAUNCH((map_image<TY, P>), blocks, MAP_THREADS, 0, call, x->data, x->dtype,
+                         static_cast<TY *>(y->data), p, e);
 }
 
 #endif
