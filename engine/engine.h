@@ -74,6 +74,23 @@ struct engine_axes {
     enum engine_mask mask;
 };
 
+/*
+ * A ragged model: its requests are sequences of any lengths, and an instance is a token. Inputs are
+ * [sequences, tokens, ..]; of each sequence the tokens that the mask shows are computed, which are
+ * the first ones, and nothing is done for the others. Outputs are [sequences, tokens, ..], with
+ * zeros where there is no token, or [sequences, ..].
+ *
+ * The first free dimension is the number of sequences, the second one that of tokens in each. A
+ * request counts as many instances as engine_ragged_instances says: its tokens, or a quarter of
+ * what they are padded to, if that is more, since outputs are as large as inputs.
+ */
+struct engine_ragged {
+    int64_t max_length; /* of a sequence */
+    uint32_t mask;      /* the number of that input; n_inputs: there is none */
+    uint64_t sequences; /* by bits: the outputs that have a row for each sequence */
+};
+enum { ENGINE_RAGGED_PADDING = 4 };
+
 /* One value of each free dimension, and what the engine has for them. A model without free
  * dimensions has one point. */
 enum { ENGINE_MAX_FREE = 8 };
@@ -110,6 +127,7 @@ struct engine_info {
     const struct engine_binding *inputs, *outputs;
     const struct engine_axes *input_axes, *output_axes; /* NULL: all zeros */
     const struct engine_free *free;
+    const struct engine_ragged *ragged; /* NULL: it is not ragged */
     const struct engine_point *points;
     const struct engine_profile *profiles;
     size_t weight_bytes;
@@ -248,6 +266,9 @@ struct engine_times {
  * A context runs one batch at a time. If some layers run on the CPU beside a device, the call
  * returns once the last of these layers has run.
  *
+ * A ragged model takes `batch` tokens here, of sequences as long as may be, and no mask; with
+ * requests (engine_batch) it takes what they have.
+ *
  * For measuring without copies: with `inputs` NULL the batch runs on the inputs of the last batch
  * of this profile, with `output` NULL the outputs stay where they were made.
  */
@@ -331,6 +352,8 @@ const struct engine_profile *engine_profile_for(const struct engine *engine, uin
 static inline bool engine_point_holds(const struct engine_info *info, uint32_t point,
                                       const int64_t *values)
 {
+    if (info->ragged) /* its only point runs all sizes in the ranges */
+        return true;
     for (uint32_t i = 0; i < info->n_free; i++) {
         int64_t own = info->points[point].values[i];
         bool pads = info->free[i].pads && values[i] >= ENGINE_PADS_FROM;
@@ -344,7 +367,7 @@ static inline bool engine_point_holds(const struct engine_info *info, uint32_t p
 static inline bool engine_point_pads(const struct engine_info *info, uint32_t point,
                                      const int64_t *values)
 {
-    for (uint32_t i = 0; i < info->n_free; i++)
+    for (uint32_t i = 0; i < info->n_free && !info->ragged; i++)
         if (values[i] != info->points[point].values[i])
             return true;
     return false;
@@ -384,7 +407,7 @@ static inline struct shape engine_shape_of(const struct engine_info *info,
     for (uint32_t d = 0; axes && values && info->n_free && d < own.rank; d++)
         if (axes->free[d])
             own.dim[d] = values[axes->free[d] - 1];
-    if (info->batched && !(axes && axes->shared) && own.rank)
+    if (info->batched && !info->ragged && !(axes && axes->shared) && own.rank)
         own.dim[axes ? axes->batch : 0] = instances;
     return own;
 }
@@ -395,6 +418,13 @@ static inline struct shape engine_shape_of(const struct engine_info *info,
 enum status engine_masks_check(const struct engine_info *info, uint32_t point,
                                const int64_t *values, uint32_t instances,
                                const struct engine_span *spans, struct error *err);
+
+/* How many instances a request to a ragged model counts, whose spans are in the host's memory.
+ * INVALID_ARGUMENT: a row of the mask has no token, or a token behind one that is missing; or a
+ * sequence is too long. */
+enum status engine_ragged_instances(const struct engine_info *info, const int64_t *values,
+                                    const struct engine_span *spans, uint32_t *instances,
+                                    struct error *err);
 
 /* How many instances' bytes the tensor has in a batch. */
 static inline uint32_t engine_count_of(const struct engine_info *info,
@@ -412,7 +442,7 @@ static inline const struct engine_axes *engine_input_axes(const struct engine_in
 /* Whether dimension 0 of every input and output counts instances, if any does. */
 static inline bool engine_counts_first(const struct engine_info *info)
 {
-    bool first = true;
+    bool first = !info->ragged;
     for (uint32_t i = 0; info->batched && info->input_axes && i < info->n_inputs; i++)
         first = first && !info->input_axes[i].shared && !info->input_axes[i].batch;
     for (uint32_t i = 0; info->batched && info->output_axes && i < info->n_outputs; i++)

@@ -172,6 +172,17 @@ static void json_profile(struct json *j, const struct plan *plan,
     json_end(j);
 }
 
+static void json_ragged(struct json *j, const struct plan_ragged *ragged)
+{
+    if (!ragged->max_length)
+        return;
+    json_object(j, "ragged");
+    json_uint(j, "max_length", (uint64_t)ragged->max_length);
+    if (ragged->mask)
+        json_text(j, "mask", ragged->mask);
+    json_end(j);
+}
+
 static void print_json(const struct plan *plan, const struct inspect_args *args)
 {
     struct json j;
@@ -188,6 +199,7 @@ static void print_json(const struct plan *plan, const struct inspect_args *args)
     else
         json_bindings(&j, "outputs", plan->outputs, plan->n_outputs);
     json_uint(&j, "tail_bytes", plan->tail_bytes);
+    json_ragged(&j, &plan->ragged);
     exactness_json(&j, plan);
     json_list(&j, "free");
     for (uint32_t i = 0; i < plan->n_free; i++) {
@@ -305,6 +317,11 @@ static void print_text(const struct plan *plan, const struct inspect_args *args)
     if (plan->n_late)
         printf("tail     %.2f MiB: runs on the CPU behind the layers; a request tells its sizes\n",
                (double)plan->tail_bytes / (1 << 20));
+    if (plan->ragged.max_length)
+        printf("ragged   batches of tokens, of sequences of up to %lld%s%s\n",
+               (long long)plan->ragged.max_length,
+               plan->ragged.mask ? ", by the mask " : "; there is no mask",
+               plan->ragged.mask ? plan->ragged.mask : "");
     exactness_print(plan, "", UINT32_MAX);
     for (uint32_t i = 0; i < plan->n_free; i++) {
         printf("free     ");

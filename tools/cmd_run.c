@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/names.h"
+#include "engine/build/ragged.h"
 #include "engine/import/onnx.h"
 #include "tools/cleanup.h"
 #include "tools/inferctl.h"
@@ -129,6 +130,15 @@ static void guess_dims(struct guess *g, const struct onnx_model *model, bool alo
     }
 }
 
+/* As many tokens as there are with padding, unless --batch says how many. */
+static void guess_tokens(struct guess *g, const struct shape *shape)
+{
+    int64_t tokens = shape->rank < 2 ? 0 : MIN(shape->dim[0], PLAN_MAX_BATCH) * shape->dim[1];
+    tokens = MIN(MAX(tokens, 1), PLAN_MAX_BATCH);
+    if (!g->batch)
+        g->batch = (uint32_t)(tokens + RAGGED_TOKENS_OF - 1) / RAGGED_TOKENS_OF * RAGGED_TOKENS_OF;
+}
+
 static void guess_all(struct guess *g, const struct run_args *args, const char *path, bool alone)
 {
     struct onnx_model *model = NULL;
@@ -144,9 +154,13 @@ static void guess_all(struct guess *g, const struct run_args *args, const char *
             tensor_read(file, &t, NULL))
             continue;
         free(t.data);
-        if (model && !args->model.shapes.n)
+        if (args->model.ragged)
+            guess_tokens(g, &t.shape);
+        else if (model && !args->model.shapes.n)
             guess_dims(g, model, alone, name, &t.shape);
     }
+    if (args->model.ragged && !g->batch)
+        g->batch = RAGGED_MAX_LENGTH;
     onnx_close(model);
 }
 
@@ -199,7 +213,7 @@ static enum status check_shape(struct run *r, uint32_t index, const struct tenso
                          b->name, dtype_name(t->dtype), shape_format(&t->shape, have_text),
                          dtype_name(b->dtype), shape_format(&b->shape, want_text));
     TRY(take_values(r, index, &t->shape, err));
-    if (!info(r)->batched || axes->shared)
+    if (!info(r)->batched || info(r)->ragged || axes->shared)
         return STATUS_OK;
     size_t n = (size_t)t->shape.dim[axes->batch];
     if (n == 0 || (r->instances && n != r->instances))
@@ -242,6 +256,14 @@ static enum status no_such_binding(const char *option, const char *what, const c
                      option, name, what, names_text(&names));
 }
 
+/* What no file says: one sequence, as long as may be. */
+static void choose_sequences(struct run *r)
+{
+    const struct engine_ragged *ragged = info(r)->ragged;
+    r->values[0] = r->values[0] ? r->values[0] : 1;
+    r->values[1] = r->values[1] ? r->values[1] : ragged->max_length;
+}
+
 static enum status load_inputs(struct run *r, struct error *err)
 {
     for (uint32_t i = 0; i < r->args->inputs.n; i++) {
@@ -260,6 +282,8 @@ static enum status load_inputs(struct run *r, struct error *err)
         r->in[index] = t;
         TRY(check_shape(r, index, &t, err));
     }
+    if (info(r)->ragged)
+        choose_sequences(r);
     TRY(find_point(r, err));
     if (r->instances == 0)
         r->instances = info(r)->batched && r->args->batch ? r->args->batch : 1;
@@ -293,8 +317,11 @@ static enum status make_tensors(struct run *r, struct error *err)
             continue;
         TRY(make_tensor(r, &engine_point_inputs(info(r), r->point)[i],
                         engine_input_axes(info(r), i), &r->in[i], err));
-        if (shape_elements(&r->in[i].shape, &n))
+        bool mask = info(r)->ragged && i == info(r)->ragged->mask;
+        if (shape_elements(&r->in[i].shape, &n) && !mask)
             tensor_random(r->in[i].data, n, r->in[i].dtype, &seed);
+        else if (mask) /* nothing but zeros hides tokens */
+            memset(r->in[i].data, 1, n * dtype_size(r->in[i].dtype));
     }
     for (uint32_t i = 0; i < info(r)->n_outputs && !info(r)->late; i++)
         TRY(make_tensor(r, &engine_point_outputs(info(r), r->point)[i],
@@ -367,9 +394,23 @@ static enum status run_batch(struct run *r, struct context *ctx, size_t first, u
     return STATUS_OK;
 }
 
+/* The inputs are one request. */
+static enum status run_sequences(struct run *r, struct context *ctx, char *buffer,
+                                 struct error *err)
+{
+    struct engine_span spans[IR_MAX_IO];
+    uint32_t instances;
+    for (uint32_t i = 0; i < info(r)->n_inputs; i++)
+        spans[i] = (struct engine_span){r->in[i].data, 0};
+    TRY(engine_ragged_instances(info(r), r->values, spans, &instances, err));
+    return run_batch(r, ctx, 0, instances, buffer, err);
+}
+
 static enum status run_batches(struct run *r, struct context *ctx, char *buffer, struct error *err)
 {
     uint32_t batch;
+    if (info(r)->ragged)
+        return run_sequences(r, ctx, buffer, err);
     if (!engine_counts_first(info(r)) && r->instances > info(r)->max_batch)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "%zu instances; the model takes %u, and counts them elsewhere than in the "

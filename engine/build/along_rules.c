@@ -447,8 +447,29 @@ static bool mask_fits(const struct along_node *n, const struct along_mark *insta
     return true;
 }
 
+/* Spans say which rows belong together: a query sees its own request's rows alone, wherever these
+ * lie. Rows are counted by the first two dimensions. */
+static bool attention_spans(struct along_node *n)
+{
+    const struct along_state *q = along_input(n, 0);
+    if (!along_is_apart(n))
+        return false;
+    for (uint32_t i = 0; i < n->n_inputs; i++) {
+        const struct along_state *s = along_input(n, i);
+        for (uint32_t d = 0; s && d < SHAPE_MAX_RANK; d++)
+            if (s->mark[d].on != q->mark[d].on || (s->mark[d].on && d > 1) ||
+                (s->mark[d].on && s->mark[d].inner != q->mark[d].inner))
+                return false;
+    }
+    n->out[0]->finite = q->finite;
+    along_keep_marks(n, 0, 0);
+    return true;
+}
+
 static bool rule_attention(struct along_node *n)
 {
+    if (along_input(n, 4))
+        return attention_spans(n);
     bool packed = ir_attr_int(n->large, IR_ATTR_PACKED);
     const struct along_state *q = along_input(n, 0), *k = packed ? q : along_input(n, 1),
                              *v = packed ? q : along_input(n, 2);

@@ -9,19 +9,19 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
+#include "engine/build/batches.h"
 #include "engine/build/fuse.h"
 #include "engine/build/instances.h"
 #include "engine/build/pads.h"
 #include "engine/build/pairs.h"
 #include "engine/build/points.h"
+#include "engine/build/ragged.h"
 #include "engine/build/tails.h"
 #include "engine/build/ties.h"
 #include "engine/engine.h"
 #include "engine/passes/pass.h"
 #include "engine/quant/emulate.h"
 #include "engine/tune/pin.h"
-
-static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
 
 /* `max_error`: what healthy networks stay well below. At fp32 and tf32 it is that of the 8 bits
  * that a model asks for itself. */
@@ -115,6 +115,8 @@ static enum status make_graph(struct onnx_model *model, const struct build_optio
                               struct ir_graph **out, struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
+    if (options->ragged)
+        return build_ragged_graph(model, options, batch, report, out, err);
     TRY(build_import(model, options, batch, NULL, tail, &graph, err));
     if (report && precision_is_8bit(options->precision))
         TRY(range_graph(graph, options, report, err));
@@ -157,6 +159,10 @@ enum status build_graph(struct onnx_model *model, const struct build_options *op
     struct build_report unread;
     struct build_space space;
     struct build_options own;
+    if (options->ragged) {
+        TRY(build_ragged_check(model, options, err));
+        return build_ragged_graph(model, options, batch, fused ? &unread : NULL, out, err);
+    }
     CLEANUP(arena_cleanup) struct arena *arena = arena_new(0);
     TRY(find_space(model, options, false, arena, &space, &own, err));
     CLEANUP(build_tail_cleanup) struct onnx_tail tail = {.n_nodes = 0}; /* only runs need it */
@@ -255,7 +261,9 @@ static enum status make_profile(struct builder *b, const struct build_options *i
     };
     if (b->guard)
         guard_set_batch(b->guard,
-                        b->plan->batched && build_instances_first(&b->instances) ? out->batch : 0);
+                        b->plan->batched && !o->ragged && build_instances_first(&b->instances)
+                            ? out->batch
+                            : 0);
     CLEANUP(build_tail_cleanup)
     struct onnx_tail tail = {.keep = build_tails_keep, .user = b->tails};
     TRY(make_graph(b->model, import, out->batch, &b->report, &tail, &graph, err));
@@ -552,71 +560,6 @@ static enum status check_precision(const struct builder *b, struct error *err)
     return STATUS_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const uint32_t *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
-/* The sizes that --batch or --shape ask for: powers of two up to the most instances, if that
- * is what is said. */
-static enum status wanted_batches(const struct builder *b, uint32_t list[PLAN_MAX_PROFILES],
-                                  uint32_t *n, struct error *err)
-{
-    const struct build_options *o = b->options;
-    const uint32_t *from = o->batches ? o->batches : default_batches;
-    uint32_t n_from = o->batches ? o->n_batches : (uint32_t)ARRAY_LEN(default_batches);
-    int64_t low = b->space.batch_low, high = b->space.batch_high;
-    if (high > PLAN_MAX_BATCH)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "--shape: at most %d instances",
-                         PLAN_MAX_BATCH);
-    if (n_from == 0 || n_from > PLAN_MAX_PROFILES)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "batch: 1 to %d sizes", PLAN_MAX_PROFILES);
-    *n = 0;
-    for (int64_t size = low == high ? high : 1; !o->batches && size < high; size *= 2)
-        list[(*n)++] = (uint32_t)size;
-    if (high && !o->batches) {
-        list[(*n)++] = (uint32_t)high;
-        return STATUS_OK;
-    }
-    for (uint32_t i = 0; i < n_from; i++) {
-        if (high && from[i] > high)
-            return error_set(err, STATUS_INVALID_ARGUMENT,
-                             "batch %u: --shape says at most %lld instances", from[i],
-                             (long long)high);
-        list[(*n)++] = from[i];
-    }
-    return STATUS_OK;
-}
-
-/* The batch sizes to build, rising, each once. */
-static enum status choose_batches(const struct builder *b, uint32_t list[PLAN_MAX_PROFILES],
-                                  uint32_t *n, struct error *err)
-{
-    bool asked = b->options->batches || b->space.batch_high;
-    uint32_t n_from = 0, kept = 1;
-    TRY(wanted_batches(b, list, &n_from, err));
-    for (uint32_t i = 0; i < n_from; i++) {
-        if (list[i] == 0 || list[i] > PLAN_MAX_BATCH)
-            return error_set(err, STATUS_INVALID_ARGUMENT, "batch: %u is not within 1..%d", list[i],
-                             PLAN_MAX_BATCH);
-        if (!b->plan->batched && asked && list[i] != 1)
-            return error_set(err, STATUS_INVALID_ARGUMENT, "batch %u: the model is not batched: %s",
-                             list[i], b->instances.why);
-    }
-    if (!b->plan->batched) {
-        *n = 1;
-        list[0] = 1;
-        return STATUS_OK;
-    }
-    qsort(list, n_from, sizeof(*list), by_value);
-    for (uint32_t i = 1; i < n_from; i++)
-        if (list[i] != list[kept - 1])
-            list[kept++] = list[i];
-    *n = kept;
-    return STATUS_OK;
-}
-
 static void tell_disturbed(const struct builder *b)
 {
     const struct build_report *r = &b->report;
@@ -718,10 +661,24 @@ static uint32_t largest_batch(const struct build_options *options)
     return most;
 }
 
-static enum status fill_plan(struct builder *b, struct error *err)
+/* A ragged plan's instances are tokens, whose dimension is the first one of all its tensors. */
+static enum status find_tokens(struct builder *b, struct error *err)
 {
-    struct plan *plan = b->plan;
-    uint32_t batches[PLAN_MAX_PROFILES] = {0}, n = 0;
+    static const int64_t no_values[1][PLAN_MAX_FREE];
+    TRY(build_ragged_check(b->model, b->options, err));
+    b->own = *b->options;
+    b->options = &b->own;
+    b->space.n_points = 1;
+    b->space.points = arena_array(b->arena, 1, sizeof(no_values[0]));
+    if (!b->space.points)
+        return error_no_memory(err, "the builder");
+    memcpy(b->space.points, no_values, sizeof(no_values));
+    b->instances.batched = true;
+    return STATUS_OK;
+}
+
+static enum status find_instances(struct builder *b, struct error *err)
+{
     const struct build_options *wished = b->options;
     TRY(find_space(b->model, wished, false, b->arena, &b->space, &b->own, err));
     b->options = &b->own;
@@ -739,9 +696,20 @@ static enum status fill_plan(struct builder *b, struct error *err)
             b->space.batch_sizes);
     if (!b->instances.batched && b->space.batch_high > 1 && largest_batch(wished) <= 1)
         TRY(find_space(b->model, wished, true, b->arena, &b->space, &b->own, err));
+    return STATUS_OK;
+}
+
+static enum status fill_plan(struct builder *b, struct error *err)
+{
+    struct plan *plan = b->plan;
+    uint32_t batches[PLAN_MAX_PROFILES] = {0}, n = 0;
+    bool ragged = b->options->ragged;
+    TRY(ragged ? find_tokens(b, err) : find_instances(b, err));
     plan->batched = b->instances.batched;
-    TRY(choose_batches(b, batches, &n, err));
-    TRY(build_points_keep(b->model, b->options, batches[0], &b->space, err));
+    const struct build_batching batching = {b->options, &b->space, plan->batched, b->instances.why};
+    TRY(build_batches_choose(&batching, batches, &n, err));
+    if (!ragged)
+        TRY(build_points_keep(b->model, b->options, batches[0], &b->space, err));
     TRY(make_guard(b, err));
     TRY(build_profiles(b, batches, n, err));
     build_tails_give(b->tails);
@@ -756,6 +724,8 @@ static enum status fill_plan(struct builder *b, struct error *err)
     TRY(make_free(b, err));
     TRY(make_bindings(b, true, err));
     TRY(make_bindings(b, false, err));
+    if (ragged)
+        TRY(build_ragged_describe(b->model, b->options, plan, err));
     TRY(find_pads(b, err));
     build_digest(b->model, plan->digest);
     build_put_device(plan, b->options->device, b->options->host);

@@ -60,6 +60,14 @@ enum build_guard {
 /* The layers that were to run in shorter types; called once, when all profiles are built. */
 typedef void (*build_sensitivity)(void *user, const struct guard_report *report);
 
+/* Inputs of rows of tokens, of sequences of any lengths (engine/build/ragged.h). One of them may be
+ * called a mask. */
+struct build_ragged {
+    const char *const *inputs;
+    uint32_t n;
+    uint32_t max_length; /* of a sequence; 0: a default */
+};
+
 struct build_options {
     struct device *device;         /* NULL for build_graph: any device's */
     struct device *host;           /* a CPU for nodes that `device` cannot run; may be NULL */
@@ -78,7 +86,8 @@ struct build_options {
     uint32_t n_shapes;
     const struct build_sizes *sizes; /* with these sizes; default: powers of two up to the most */
     uint32_t n_sizes;
-    const struct onnx_value *values; /* the values of inputs that shapes depend on */
+    const struct build_ragged *ragged; /* batch sizes count tokens; NULL: they count instances */
+    const struct onnx_value *values;   /* the values of inputs that shapes depend on */
     uint32_t n_values;
     const struct build_input *inputs; /* the inputs that are served as another type */
     uint32_t n_inputs;

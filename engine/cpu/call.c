@@ -372,6 +372,7 @@ static enum status run_attention(const struct call *c)
         .scale = float_of(c, IR_ATTR_ALPHA),
         .packed = int_of(c, IR_ATTR_PACKED),
         .causal = int_of(c, IR_ATTR_CAUSAL),
+        .spans = optional(c, 4),
     };
     ref_attention(&how, &c->in[0], optional(c, 1), optional(c, 2), optional(c, 3), &c->out[0],
                   c->scratch);
@@ -514,7 +515,8 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
     case IR_OP_ATTENTION: {
         uint32_t keys = node->inputs[ir_attr_int(node, IR_ATTR_PACKED) ? 0 : 1];
         const struct shape *k = &ir_tensor(graph, keys)->shape;
-        return ref_attention_scratch(k->dim[k->rank - 2]);
+        bool spans = node->n_inputs > 4 && node->inputs[4] != IR_NONE;
+        return ref_attention_scratch(k->dim[k->rank - 2] * (spans ? k->dim[0] : 1));
     }
     case IR_OP_RESIZE: {
         const struct ref_resize how = call_resize(node, x->rank);

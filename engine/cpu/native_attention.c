@@ -36,6 +36,34 @@ static const float *head_at(const struct native_op *op, const struct native_head
     return (const float *)op->inputs[h->input] + h->first + batch * h->batch + head * h->head;
 }
 
+/* Numbers of a span are a request's, and may be any. */
+static void set_span(struct attend_query *query, const int32_t *span, int64_t keys)
+{
+    query->from = MIN(MAX(span[0], 0), keys);
+    query->seen = MIN(MAX(span[1], 0), query->seen);
+    if (query->seen <= query->from)
+        query->from = query->seen = 0;
+}
+
+/* Moves the keys to the first one that any of the queries sees, so that no others are read. */
+static void narrow_keys(struct attend *a)
+{
+    int64_t first = a->keys, end = 0;
+    for (int64_t i = 0; i < a->n; i++)
+        if (a->query[i].seen > 0) {
+            first = MIN(first, a->query[i].from);
+            end = MAX(end, a->query[i].seen);
+        }
+    for (int64_t i = 0; i < a->n; i++)
+        if (a->query[i].seen > 0) {
+            a->query[i].from -= first;
+            a->query[i].seen -= first;
+        }
+    a->keys = MAX(end - first, 0);
+    a->k += a->keys ? first * a->k_row : 0;
+    a->v += a->keys ? first * a->v_row : 0;
+}
+
 /* Sets the queries from row `at` on of those that read one head of keys: first come all of one
  * head, then all of the next. */
 static void set_queries(const struct native_op *op, struct attend *a, int64_t batch,
@@ -49,7 +77,10 @@ static void set_queries(const struct native_op *op, struct attend *a, int64_t ba
         struct attend_query *query = &a->query[i];
         query->q = head_at(op, &t->q, batch, head) + row * t->q.row;
         query->y = (float *)op->output + (batch * t->q.rows + row) * y_row + head * t->v.dim;
+        query->from = 0;
         query->seen = t->causal ? MAX(MIN(row + keys - t->q.rows + 1, keys), 0) : keys;
+        if (t->spans)
+            set_span(query, (const int32_t *)op->inputs[4] + 2 * row, keys);
         query->mask = mask ? mask + (batch % t->mask_batches * t->mask_stride[0] +
                                      head * t->mask_stride[1] + row * t->mask_stride[2]) *
                                         size
@@ -81,6 +112,9 @@ static void attend_blocks(void *user, int64_t first, int64_t end)
         a.k = head_at(op, &t->k, batch, head);
         a.v = head_at(op, &t->v, batch, head);
         set_queries(op, &a, batch, head, at);
+        a.keys = t->k.rows;
+        if (t->spans)
+            narrow_keys(&a);
         op->fast->attend(&a);
     }
 }
@@ -119,12 +153,20 @@ bool native_attention_make(struct native_op *op, const struct ir_graph *graph,
     t->k = heads_of(graph, node, packed ? 0 : 1, t->kv_heads, all_kv, packed ? heads : 0);
     t->v = heads_of(graph, node, packed ? 0 : 2, t->kv_heads, all_kv,
                     packed ? heads + t->kv_heads : 0);
+    t->spans = node->n_inputs > 4 && node->inputs[4] != IR_NONE;
+    int64_t batches = q->shape.dim[0];
+    if (t->spans) { /* the rows of all instances are those of one */
+        t->q.rows *= batches;
+        t->k.rows *= batches;
+        t->v.rows *= batches;
+        batches = 1;
+    }
     t->causal = ir_attr_int(node, IR_ATTR_CAUSAL);
     t->scale = ir_attr_float(node, IR_ATTR_ALPHA);
     t->blocks = (t->group * t->q.rows + ATTEND_QUERIES - 1) / ATTEND_QUERIES;
     t->scratch = attend_scratch(t->k.dim, t->v.dim);
     op->thread_bytes = (uint64_t)t->scratch * sizeof(float);
-    op->units = q->shape.dim[0] * t->kv_heads * t->blocks;
+    op->units = batches * t->kv_heads * t->blocks;
     op->work = attend_blocks;
     return t->k.dim <= DIM_MAX && t->v.dim <= DIM_MAX && set_mask(t, graph, node);
 }

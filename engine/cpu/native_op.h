@@ -60,6 +60,7 @@ struct native_attention {
     int64_t mask_stride[SHAPE_MAX_RANK];
     bool mask_shared; /* by all queries that read one head of keys */
     bool causal;
+    bool spans; /* operand 4 says which keys each query sees */
     float scale;
     int64_t blocks;  /* of queries that read one head of keys */
     int64_t scratch; /* floats of one thread */

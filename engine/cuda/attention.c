@@ -50,8 +50,9 @@ bool cuda_attention_read(const struct ir_graph *graph, const struct ir_node *nod
     const struct ir_tensor *q = cuda_input(graph, node, 0);
     const struct ir_tensor *k = at.packed ? q : cuda_input(graph, node, 1);
     const struct ir_tensor *v = at.packed ? q : cuda_input(graph, node, 2);
-    if (node->op != IR_OP_ATTENTION || node->n_outputs != 1 || node->n_epilogue || heads < 1 ||
-        kv < 1 || heads % kv || !heads_view(q, dtype, heads, all, &at.q) ||
+    if (node->op != IR_OP_ATTENTION || cuda_input(graph, node, 4) || node->n_outputs != 1 ||
+        node->n_epilogue || heads < 1 || kv < 1 || heads % kv ||
+        !heads_view(q, dtype, heads, all, &at.q) ||
         !heads_view(k, dtype, kv, at.packed ? all : kv, &at.k) ||
         !heads_view(v, dtype, kv, at.packed ? all : kv, &at.v) ||
         !heads_view(ir_tensor(graph, node->outputs[0]), dtype, heads, heads, &at.y) ||

@@ -5,8 +5,8 @@
  * Images have structures that are large beside a window, and some noise: of noise alone the first
  * layers leave little, and what is behind them would see numbers far from those it was trained for.
  * An integer input that ends as an index is below the size of what is indexed: token ids are within
- * the vocabulary. Lengths are full. All other integers, truth values, and floats that are called
- * masks are ones.
+ * the vocabulary. Lengths are full, spans are those of sequences of some rows. All other integers,
+ * truth values, and floats that are called masks are ones.
  */
 #include <float.h>
 #include <math.h>
@@ -49,6 +49,7 @@ static float next_normal(uint64_t *state)
 struct meaning {
     int64_t below; /* indices are below this; 0: it is no index */
     int64_t steps; /* lengths are this; 0: it is no length */
+    bool spans;    /* they are pairs of places among the rows that they are of */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -91,6 +92,8 @@ static void find_meaning(const struct ir_graph *graph, uint32_t tensor, int hops
                 k < IR_OPERANDS_MAX ? &ir_op_row(node->op)->operands[k] : NULL;
             if (operand && operand->name && operand->flags & IR_OPERAND_LENGTH)
                 out->steps = least(out->steps, ir_tensor(graph, node->inputs[0])->shape.dim[0]);
+            else if (operand && operand->name && operand->flags & IR_OPERAND_SPANS)
+                out->spans = true;
             else if (operand && operand->name && operand->flags & IR_OPERAND_FAILS)
                 out->below = least(out->below, bound_of(graph, node));
             else if (passes_on(graph, node))
@@ -195,6 +198,8 @@ static void fill_integers(const struct ir_tensor *t, size_t n, struct meaning me
         uint64_t number = meaning.steps ? (uint64_t)meaning.steps : 1;
         if (meaning.below && !meaning.steps)
             number = next_random(&seed) % (uint64_t)meaning.below;
+        if (meaning.spans)
+            number = (uint64_t)ir_span_sample(i, n);
         if (bytes)
             number = next_random(&seed) & UINT8_MAX;
         memcpy((char *)value + i * size, &number, size); /* little-endian */

@@ -73,6 +73,26 @@ static enum status check_mask(const struct infer *in, struct shape *scores)
                       shape_format(scores, want));
 }
 
+/* Spans are of all rows, which are those of the keys as well. */
+static enum status check_spans(const struct infer *in, bool packed, const struct operand *q,
+                               const struct operand *k)
+{
+    const struct ir_tensor *spans = infer_input(in, 4);
+    const struct shape want = {.rank = 3, .dim = {q->batches, q->rows, 2}};
+    char have[SHAPE_TEXT_MAX], text[SHAPE_TEXT_MAX];
+    if (!spans)
+        return STATUS_OK;
+    if (spans->dtype != DTYPE_I32 || !shape_equal(&spans->shape, &want))
+        return infer_fail(in, "spans are %s %s, but must be INT32 %s", dtype_name(spans->dtype),
+                          shape_format(&spans->shape, have), shape_format(&want, text));
+    bool flat = infer_input(in, 0)->shape.rank == 3;
+    for (uint32_t i = 1; !packed && i < 3; i++)
+        flat = flat && infer_input(in, i)->shape.rank == 3;
+    if (!flat || infer_input(in, 3) || k->rows != q->rows)
+        return infer_fail(in, "has spans, so operands are of rank 3 with equal rows, without mask");
+    return STATUS_OK;
+}
+
 enum status infer_attention(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     int64_t heads = infer_int(in, IR_ATTR_HEADS), kv_heads = infer_int(in, IR_ATTR_KV_HEADS);
@@ -90,6 +110,7 @@ enum status infer_attention(const struct infer *in, struct ir_type *out, uint32_
         return infer_fail(in, "is packed, but has keys or values apart");
     struct shape scores = {.rank = 4, .dim = {q.batches, heads, q.rows, k.rows}};
     TRY(check_mask(in, &scores));
+    TRY(check_spans(in, packed, &q, &k));
     int64_t width;
     if (__builtin_mul_overflow(heads, v.size, &width))
         return infer_fail(in, "its rows are too long");

@@ -223,6 +223,15 @@ void ir_unary_constants(const struct ir_node *node, float *alpha, float *beta, f
 /* Adds an input to a node's list and returns its index there, or IR_NONE. */
 uint32_t ir_node_input_add(struct ir_graph *graph, uint32_t node, uint32_t tensor);
 
+/* Number `at` of `n` that stand for an operand of spans (IR_OPERAND_SPANS) where none is known:
+ * rows of sequences of IR_SPAN_SAMPLE rows, one behind the other. */
+enum { IR_SPAN_SAMPLE = 128 };
+static inline int64_t ir_span_sample(size_t at, size_t n)
+{
+    size_t first = at / 2 / IR_SPAN_SAMPLE * IR_SPAN_SAMPLE, end = first + IR_SPAN_SAMPLE;
+    return (int64_t)(at % 2 == 0 ? first : end < n / 2 ? end : n / 2);
+}
+
 /* Roughly the bytes that computing the node touches, by its op's row (enum ir_work). UINT64_MAX:
  * too many to count, or not known. The node must have its outputs. */
 uint64_t ir_node_work(const struct ir_graph *graph, const struct ir_node *node);

@@ -35,6 +35,7 @@ enum {
     IR_OPERAND_MANY = 2,   /* any number of such operands may follow it */
     IR_OPERAND_FAILS = 4,  /* some of its values make the node fail when it runs */
     IR_OPERAND_LENGTH = 8, /* says how many steps of each sequence count; the work depends on it */
+    IR_OPERAND_SPANS = 16, /* pairs of places, between which the work lies */
 
     /* of an attribute */
     IR_OP_ATTR_NEEDED = 1,

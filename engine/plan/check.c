@@ -621,6 +621,53 @@ static enum status check_tails(const struct plan *plan, struct error *err)
     return check_late(plan, err);
 }
 
+/* --- ragged plans --- */
+
+/* Whether the binding is rows of a ragged plan's instances in this role. */
+static bool role_ok(const struct plan_binding *b, const struct plan_axes *axes, bool input)
+{
+    bool made = axes->role >= PLAN_ROLE_SPANS;
+    uint32_t rank = axes->role == PLAN_ROLE_SPANS ? 2 : 1;
+    if (axes->batch || axes->shared || (input ? axes->role == PLAN_ROLE_SEQUENCES : made) ||
+        b->shape.rank >= SHAPE_MAX_RANK) /* a client's tensors have one dimension more */
+        return false;
+    return !made ||
+           (b->dtype == DTYPE_I32 && b->shape.rank == rank && (rank == 1 || b->shape.dim[1] == 2));
+}
+
+/* Whether the mask goes with `tokens` other inputs of a client's. */
+static bool mask_ok(const struct plan *plan, uint32_t tokens)
+{
+    const struct plan_ragged *r = &plan->ragged;
+    if (!r->mask)
+        return r->mask_type == DTYPE_NONE && !r->mask_at;
+    for (uint32_t i = 0; i < plan->n_inputs; i++)
+        if (!strcmp(plan->inputs[i].name, r->mask))
+            return false;
+    return plan_name_ok(r->mask) && r->mask_at <= tokens && tokens < IR_MAX_IO &&
+           dtype_size(r->mask_type) && r->mask_type != DTYPE_F8;
+}
+
+static enum status check_ragged(const struct plan *plan, struct error *err)
+{
+    uint32_t made[PLAN_ROLE_COUNT_] = {0};
+    bool ragged = plan->ragged.max_length != 0, ok = true;
+    for (uint32_t i = 0; i < plan->n_inputs; i++) {
+        const struct plan_axes *axes = &plan->input_axes[i];
+        ok = ok && (ragged ? role_ok(&plan->inputs[i], axes, true) : axes->role == 0);
+        made[axes->role]++;
+    }
+    for (uint32_t i = 0; i < plan->n_outputs; i++)
+        ok = ok && (ragged ? role_ok(&plan->outputs[i], &plan->output_axes[i], false)
+                           : plan->output_axes[i].role == 0);
+    for (uint32_t i = PLAN_ROLE_SPANS; i < PLAN_ROLE_COUNT_; i++)
+        ok = ok && made[i] <= 1;
+    if (ragged)
+        ok = ok && plan->batched && !plan->n_free && !plan->n_late && made[PLAN_ROLE_TOKENS] &&
+             plan->ragged.max_length <= PLAN_MAX_BATCH && mask_ok(plan, made[PLAN_ROLE_TOKENS]);
+    return ok ? STATUS_OK : bad(err, "sequences that are not what they should be", plan->name);
+}
+
 /* --- points --- */
 
 static enum status check_free(const struct plan *plan, struct error *err)
@@ -683,5 +730,6 @@ enum status plan_check(const struct plan *plan, struct error *err)
         TRY(check_profile(plan, p, first, err));
     }
     TRY(check_tails(plan, err));
+    TRY(check_ragged(plan, err));
     return check_exactness(plan, err);
 }

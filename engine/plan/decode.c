@@ -555,8 +555,10 @@ struct bindings {
 static bool axes_of(const inferd_plan_Binding *msg, const struct list *free, uint32_t rank,
                     struct plan_axes *out)
 {
-    *out = (struct plan_axes){.shared = msg->shared, .mask = (uint8_t)msg->mask};
-    if (msg->batch > SHAPE_MAX_RANK || msg->mask >= ENGINE_MASKS || (free->n && free->n != rank))
+    *out = (struct plan_axes){
+        .shared = msg->shared, .mask = (uint8_t)msg->mask, .role = (uint8_t)msg->role};
+    if (msg->batch > SHAPE_MAX_RANK || msg->mask >= ENGINE_MASKS || msg->role >= PLAN_ROLE_COUNT_ ||
+        (free->n && free->n != rank))
         return false;
     out->batch = (uint8_t)(msg->batch ? msg->batch - 1 : 0);
     for (uint32_t d = 0; d < free->n; d++) {
@@ -608,6 +610,27 @@ static bool on_free(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg
     return true;
 }
 
+static bool on_ragged(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
+{
+    struct decoder *d = *arg;
+    struct plan_ragged *r = &d->plan->ragged;
+    struct text mask = {.d = d, .value = ""};
+    inferd_plan_Ragged msg = {.mask = TEXT(mask)};
+    if (r->max_length)
+        return fail(d, STATUS_DATA_LOSS, "two lengths of sequences");
+    if (!pb_decode(in, inferd_plan_Ragged_fields, &msg))
+        return false;
+    if (msg.max_length < 1 || msg.mask_dtype >= DTYPE_COUNT_)
+        return fail(d, STATUS_DATA_LOSS, "sequences of no length, or a mask of no type");
+    *r = (struct plan_ragged){
+        .max_length = msg.max_length,
+        .mask = *mask.value ? mask.value : NULL,
+        .mask_type = (enum dtype)msg.mask_dtype,
+        .mask_at = msg.mask_at,
+    };
+    return true;
+}
+
 enum status plan_decode(struct plan *plan, const void *data, size_t size, struct error *err)
 {
     struct decoder d = {
@@ -629,6 +652,7 @@ enum status plan_decode(struct plan *plan, const void *data, size_t size, struct
         .exactness = {.funcs.decode = on_exactness, .arg = &d},
         .free = {.funcs.decode = on_free, .arg = &d},
         .late = {.funcs.decode = on_binding, .arg = &late},
+        .ragged = {.funcs.decode = on_ragged, .arg = &d},
     };
     pb_istream_t in = pb_istream_from_buffer(data, size);
     if (!pb_decode(&in, inferd_plan_Plan_fields, &msg)) {

@@ -335,6 +335,7 @@ static bool put_bindings(pb_ostream_t *out, const pb_field_t *field, void *const
             .shared = axes->shared,
             .free = ENCODE(put_list, &free),
             .mask = axes->mask,
+            .role = axes->role,
         };
         if (!put_message(out, field, inferd_plan_Binding_fields, &msg))
             return false;
@@ -392,6 +393,18 @@ static bool put_free(pb_ostream_t *out, const pb_field_t *field, void *const *ar
     return true;
 }
 
+static bool put_ragged(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
+{
+    const struct plan_ragged *r = *arg;
+    inferd_plan_Ragged msg = {
+        .max_length = r->max_length,
+        .mask = ENCODE(put_text, r->mask ? r->mask : ""),
+        .mask_dtype = r->mask_type,
+        .mask_at = r->mask_at,
+    };
+    return !r->max_length || put_message(out, field, inferd_plan_Ragged_fields, &msg);
+}
+
 enum status plan_encode(const struct plan *plan, const struct plan_offsets *offsets, uint8_t **out,
                         size_t *size, struct error *err)
 {
@@ -409,6 +422,7 @@ enum status plan_encode(const struct plan *plan, const struct plan_offsets *offs
         .exactness = ENCODE(put_exactness, &plan->exactness),
         .free = ENCODE(put_free, plan),
         .late = ENCODE(put_bindings, &late),
+        .ragged = ENCODE(put_ragged, &plan->ragged),
     };
     pb_ostream_t sizing = PB_OSTREAM_SIZING;
     if (!pb_encode(&sizing, inferd_plan_Plan_fields, &msg))

@@ -55,6 +55,28 @@ struct plan_axes {
     uint8_t batch;                /* the axis of the instances, unless it is shared */
     uint8_t free[SHAPE_MAX_RANK]; /* which free dimension it is, from 1 on; 0: none */
     uint8_t mask;                 /* of an input: enum engine_mask, for what plan_free.pads says */
+    uint8_t role;                 /* of a ragged plan: enum plan_role */
+};
+
+/* What the rows of a ragged plan's inputs and outputs are. Stored in plan files. */
+enum plan_role {
+    PLAN_ROLE_TOKENS = 0,    /* a client's tokens, or what is made of each */
+    PLAN_ROLE_SEQUENCES = 1, /* an output: what is made of each sequence */
+    /* Inputs of INT32 that the runtime makes of the lengths of a batch's sequences: */
+    PLAN_ROLE_SPANS = 2,     /* [T,2]: where the token's sequence begins, and ends */
+    PLAN_ROLE_POSITIONS = 3, /* [T]: the token's place in its sequence */
+    PLAN_ROLE_STARTS = 4,    /* [T]: where the sequence begins, for each that there is */
+    PLAN_ROLE_COUNT_
+};
+
+/* A plan whose instances are tokens, one behind the other, of sequences of any lengths. To clients
+ * its inputs and outputs of tokens are [sequences, tokens, ..], its outputs of sequences are
+ * [sequences, ..], and a mask says which tokens are there. */
+struct plan_ragged {
+    int64_t max_length; /* of a sequence; 0: the plan is not ragged */
+    const char *mask;   /* the input that only says which tokens are there; NULL: all are */
+    enum dtype mask_type;
+    uint32_t mask_at; /* its place among a client's inputs */
 };
 
 /* A dimension whose size each request chooses. */
@@ -114,6 +136,7 @@ struct plan {
     size_t tail_bytes;
     void *tail_memory; /* of `tail`, for free(); NULL: it is elsewhere */
     struct plan_exactness exactness;
+    struct plan_ragged ragged;
     const void *weights; /* set by the reader; constants point into it */
     size_t weight_bytes;
     const void *code; /* set by the reader; compiled tactics point into it */

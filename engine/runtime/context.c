@@ -86,6 +86,7 @@ void context_free(struct context *ctx)
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->staging);
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->boxes);
     context_tail_free(ctx);
+    context_ragged_free(ctx);
     if (ctx->values)
         memory_free(ctx->lane->device, MEMORY_PINNED, ctx->values->buffer);
     engine_unref(ctx->engine);
@@ -159,12 +160,11 @@ static enum status check(const struct context *ctx, const struct engine_batch *b
                          const struct engine_input *inputs, struct profile **out, struct error *err)
 {
     const struct engine_info *model = &ctx->engine->info;
-    const struct engine_profile *info =
-        engine_profile_for(ctx->engine, batch->point, batch->instances);
-    if (!info)
+    uint32_t index = engine_profile_index(ctx->engine, batch->point, batch->instances);
+    if (index == model->n_profiles)
         return error_set(err, STATUS_INVALID_ARGUMENT, "a batch of %u: the engine takes 1 to %u",
                          batch->instances, model->max_batch);
-    struct profile *p = &ctx->profiles[info - ctx->engine->profiles];
+    struct profile *p = &ctx->profiles[index];
     if (!p->ready)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "a batch of %u: the context was made for batches of %u", batch->instances,
@@ -230,6 +230,14 @@ enum status context_enqueue_batch(struct context *ctx, const struct engine_batch
                                   const struct engine_input *inputs, void *output,
                                   struct error *err)
 {
+    return ctx->ragged ? context_ragged_enqueue(ctx, batch, inputs, output, err)
+                       : context_enqueue_layers(ctx, batch, inputs, output, err);
+}
+
+enum status context_enqueue_layers(struct context *ctx, const struct engine_batch *batch,
+                                   const struct engine_input *inputs, void *output,
+                                   struct error *err)
+{
     struct profile *p = NULL;
     TRY(check(ctx, batch, inputs, &p, err));
     ctx->last = NULL;
@@ -276,6 +284,8 @@ enum status context_wait(struct context *ctx, struct engine_times *times, struct
         tail_ns = clock_now_ns() - begin_ns;
     } else if (ctx->output) {
         context_box_outputs(ctx, p);
+        if (ctx->ragged)
+            context_ragged_outputs(ctx, p);
     }
     if (p->layers)
         TRY(context_layer_times_add(ctx, p, err));

@@ -8,6 +8,7 @@
  *   context_box.c    the same for tensors in which instances do not lie one behind the other
  *   context_run.c    launches the layers between inputs and outputs
  *   context_tail.c   computes what has sizes that only a request tells
+ *   context_ragged.c puts sequences of any lengths together, and their outputs apart
  *   layer_times.c    the time of each layer, and of each part of a batch
  *   layer_values.c   the values that each layer writes
  *
@@ -118,6 +119,7 @@ struct context {
     struct backend_stream *tail_stream; /* a CPU's; NULL: there is no tail */
     struct tail_kernels *tail_kernels;
     struct onnx_memory *tail_memory; /* of its values; NULL: there is no tail */
+    struct context_ragged *ragged;   /* NULL: the plan is not ragged */
     struct engine_results *results;  /* of the tail that ran last; NULL: taken */
     struct profile *running;         /* between enqueue and wait */
     struct engine_batch batch;       /* what runs; never without requests */
@@ -206,6 +208,25 @@ enum status context_tail_new(struct context *ctx, struct error *err);
 void context_tail_free(struct context *ctx);
 /* Runs the tail of a profile whose outputs are there. */
 enum status context_tail_run(struct context *ctx, const struct profile *p, struct error *err);
+
+/* --- context.c --- */
+
+/* The same as context_enqueue_batch for inputs and outputs as the layers have them. */
+enum status context_enqueue_layers(struct context *ctx, const struct engine_batch *batch,
+                                   const struct engine_input *inputs, void *output,
+                                   struct error *err);
+
+/* --- context_ragged.c --- */
+
+/* Takes memory for a batch's tokens, if the plan is ragged. */
+enum status context_ragged_new(struct context *ctx, struct error *err);
+void context_ragged_free(struct context *ctx);
+/* context_enqueue_batch of a ragged plan. */
+enum status context_ragged_enqueue(struct context *ctx, const struct engine_batch *batch,
+                                   const struct engine_input *inputs, void *output,
+                                   struct error *err);
+/* Gives the requests of the batch that has run on this profile their rows. */
+void context_ragged_outputs(struct context *ctx, const struct profile *p);
 
 /* --- layer_times.c --- */
 

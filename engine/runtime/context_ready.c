@@ -344,7 +344,7 @@ static bool wanted(const struct context *ctx, uint32_t index)
 {
     const struct engine_profile *it = &ctx->engine->profiles[index];
     return !ctx->options.batch ||
-           it == engine_profile_for(ctx->engine, it->point, ctx->options.batch);
+           index == engine_profile_index(ctx->engine, it->point, ctx->options.batch);
 }
 
 /* The offset behind the tensor's bytes in the arenas; 0: the tensor is not there. */
@@ -426,6 +426,7 @@ enum status context_make_ready(struct context *ctx, struct error *err)
     TRY(take_memory(ctx, err));
     TRY(take_lists(ctx, err));
     TRY(context_tail_new(ctx, err));
+    TRY(context_ragged_new(ctx, err));
     for (uint32_t i = 0; i < N_EVENTS; i++)
         TRY(ctx->backend->event_new(ctx->lane->device, i != EVENT_BORDER, &ctx->events[i], err));
     for (uint32_t i = 0; i < ctx->engine->info.n_profiles; i++) {

@@ -348,6 +348,8 @@ static enum status show(struct engine *engine, struct error *err)
     engine->shown = engine->info;
     if (engine->plan->n_late && !show_late(engine))
         return error_no_memory(err, "an engine");
+    if (engine->plan->ragged.max_length && !engine_show_ragged(engine))
+        return error_no_memory(err, "an engine");
     return STATUS_OK;
 }
 
@@ -539,21 +541,27 @@ const struct engine_info *engine_describe(const struct engine *engine)
     return &engine->shown;
 }
 
-const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t point,
-                                                uint32_t batch)
+uint32_t engine_profile_index(const struct engine *engine, uint32_t point, uint32_t batch)
 {
     if (point >= engine->info.n_points || !batch)
-        return NULL;
+        return engine->info.n_profiles;
     const struct engine_point *p = &engine->info.points[point];
     for (uint32_t i = p->first; i < p->first + p->n; i++)
         if (engine->profiles[i].batch >= batch)
-            return &engine->profiles[i];
-    return NULL;
+            return i;
+    return engine->info.n_profiles;
+}
+
+const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t point,
+                                                uint32_t batch)
+{
+    uint32_t index = engine_profile_index(engine, point, batch);
+    return index < engine->info.n_profiles ? &engine->shown.profiles[index] : NULL;
 }
 
 bool engine_input_apart(const struct engine *engine, uint32_t index)
 {
     const struct engine_axes *axes = engine_input_axes(&engine->info, index);
-    return !engine->host && !engine->info.n_free &&
+    return !engine->host && !engine->info.n_free && !engine->shown.ragged &&
            !(axes && (axes->shared || axes->mask || axes->batch));
 }

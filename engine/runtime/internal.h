@@ -46,6 +46,17 @@ struct engine {
     struct profile_layout *layouts;
 };
 
+/* The number of the profile that engine_profile_for gives; n_profiles: none. */
+uint32_t engine_profile_index(const struct engine *engine, uint32_t point, uint32_t batch);
+
+/* Shows a ragged plan as clients see it. False: no memory, or its tensors are too large. */
+bool engine_show_ragged(struct engine *engine);
+
+/* The lengths of a request's sequences, into `lengths` unless that is NULL, and their sum. */
+enum status engine_ragged_lengths(const struct engine_info *info, const int64_t *values,
+                                  const struct engine_span *spans, uint32_t *lengths,
+                                  uint32_t *tokens, struct error *err);
+
 /* Makes the zeros of a device that reads host memory, once. The first context asks for them, not
  * the load, because a plan that has been loaded may still turn out to be too large to be served. */
 enum status engine_padding(struct engine *engine, struct error *err);

@@ -81,10 +81,10 @@ enum status context_layer_times_start(struct context *ctx, struct error *err)
 const struct layer_time *context_layer_times(const struct context *ctx, uint32_t point,
                                              uint32_t batch, uint32_t *n)
 {
-    const struct engine_profile *info = engine_profile_for(ctx->engine, point, batch);
-    if (!info)
+    uint32_t index = engine_profile_index(ctx->engine, point, batch);
+    if (index == ctx->engine->info.n_profiles)
         return NULL;
-    const struct profile *p = &ctx->profiles[info - ctx->engine->profiles];
+    const struct profile *p = &ctx->profiles[index];
     if (p->layers)
         *n = p->n_steps;
     return p->layers;
@@ -92,8 +92,8 @@ const struct layer_time *context_layer_times(const struct context *ctx, uint32_t
 
 const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t point, uint32_t batch)
 {
-    const struct engine_profile *info = engine_profile_for(engine, point, batch);
-    return info ? engine->plan->profiles[info - engine->profiles].graph : NULL;
+    uint32_t index = engine_profile_index(engine, point, batch);
+    return index < engine->info.n_profiles ? engine->plan->profiles[index].graph : NULL;
 }
 
 uint32_t engine_layers(const struct engine *engine, uint32_t point, uint32_t batch, uint32_t first,

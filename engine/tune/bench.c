@@ -161,16 +161,34 @@ static enum status fill_input(struct tune_bench *b, struct bench_slot *slot,
     return bench_settle(b, err);
 }
 
-/* Fills the lengths of a recurrent layer's sequences: each sequence has all steps. */
-static enum status fill_lengths(struct tune_bench *b, struct bench_slot *slot,
-                                const struct ir_tensor *t, int64_t steps, struct error *err)
+/* The flags of an operand of the op's own. */
+static unsigned flags_of(const struct ir_graph *sample, uint32_t input)
 {
+    return input < IR_OPERANDS_MAX ? ir_op_row(ir_node(sample, 0)->op)->operands[input].flags : 0;
+}
+
+/* Lengths of a recurrent layer's sequences, each of which has all steps; or spans of rows. */
+static int64_t number_of(const struct ir_graph *sample, uint32_t input, size_t at, size_t n)
+{
+    const struct ir_node *node = ir_node(sample, 0);
+    return flags_of(sample, input) & IR_OPERAND_SPANS
+               ? ir_span_sample(at, n)
+               : ir_tensor(sample, node->inputs[0])->shape.dim[0];
+}
+
+/* Fills in numbers that say how much work there is. */
+static enum status fill_numbers(struct tune_bench *b, struct bench_slot *slot,
+                                const struct ir_graph *sample, uint32_t input, struct error *err)
+{
+    const struct ir_tensor *t = ir_tensor(sample, ir_node(sample, 0)->inputs[input]);
     size_t n = t->bytes / dtype_size(t->dtype);
     CLEANUP(cleanup_free) uint8_t *full = malloc(MAX(t->bytes, 1));
     if (!full)
         return error_no_memory(err, "the tuner");
-    for (size_t i = 0; i < n; i++)
-        memcpy(full + i * dtype_size(t->dtype), &steps, dtype_size(t->dtype)); /* little-endian */
+    for (size_t i = 0; i < n; i++) {
+        int64_t number = number_of(sample, input, i, n);
+        memcpy(full + i * dtype_size(t->dtype), &number, dtype_size(t->dtype)); /* little-endian */
+    }
     TRY(grow(b, slot, MAX(t->bytes, 1), err));
     struct backend_copy copy = {slot->memory, full, t->bytes};
     slot->noise = DTYPE_NONE;
@@ -178,12 +196,11 @@ static enum status fill_lengths(struct tune_bench *b, struct bench_slot *slot,
     return bench_settle(b, err);
 }
 
-static bool is_length(const struct ir_graph *sample, uint32_t input)
+/* Whether the work depends on the input's numbers, which a request tells. */
+static bool is_work(const struct ir_graph *sample, uint32_t input)
 {
-    const struct ir_node *node = ir_node(sample, 0);
-    return input < IR_OPERANDS_MAX &&
-           ir_op_row(node->op)->operands[input].flags & IR_OPERAND_LENGTH &&
-           !ir_tensor_is_constant(ir_tensor(sample, node->inputs[input]));
+    return flags_of(sample, input) & (IR_OPERAND_LENGTH | IR_OPERAND_SPANS) &&
+           !ir_tensor_is_constant(ir_tensor(sample, ir_node(sample, 0)->inputs[input]));
 }
 
 static uint64_t aligned(uint64_t bytes)
@@ -240,9 +257,8 @@ enum status bench_set_up(struct tune_bench *b, const struct ir_graph *sample, ui
         if (node->inputs[i] == IR_NONE || b->constant[i])
             continue;
         const struct ir_tensor *t = ir_tensor(sample, node->inputs[i]);
-        if (is_length(sample, i))
-            TRY(fill_lengths(b, &b->slots[i], t, ir_tensor(sample, node->inputs[0])->shape.dim[0],
-                             err));
+        if (is_work(sample, i))
+            TRY(fill_numbers(b, &b->slots[i], sample, i, err));
         else
             TRY(fill_input(b, &b->slots[i], t, err));
         b->inputs[i] = b->slots[i].memory;

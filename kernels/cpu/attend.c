@@ -104,7 +104,8 @@ struct panel {
     const struct attend *a;
     const struct attend_query *query;
     int64_t n, width;                 /* queries, and lanes: whole vectors */
-    int64_t least, most;              /* keys that all and that any of the queries may see */
+    int64_t least, most;              /* keys that all and that any of the queries may see, */
+    int64_t first, last;              /* from the first of any, and the first of all, on */
     float *q, *scores, *hidden, *out; /* [dim], [KEYS], [KEYS] (of the mask), [out_dim] x [width] */
     float high[PANEL], sum[PANEL], factor[PANEL];
     bool begun; /* `out` has been written to */
@@ -245,6 +246,22 @@ static void add_masks(const struct panel *p, int64_t n)
     }
 }
 
+/* Hides the keys before those that each query may see. */
+static void hide_before(const struct panel *p, int64_t j, int64_t n)
+{
+    const int64_t width = p->width;
+    int32_t from[PANEL];
+    for (int64_t l = 0; l < width; l++)
+        from[l] = l < p->n ? (int32_t)MIN(MAX(p->query[l].from - j, 0), n) : 0;
+    for (int64_t i = 0; i < MIN(p->last - j, n); i++) {
+        float *s = p->scores + i * width;
+        const int32_t key = (int32_t)i;
+        VECTOR
+        for (int64_t l = 0; l < width; l++)
+            s[l] = key >= from[l] ? s[l] : -INFINITY;
+    }
+}
+
 /* Hides the keys behind those that each query may see. */
 static void hide_unseen(const struct panel *p, int64_t j, int64_t n)
 {
@@ -374,6 +391,8 @@ static void run_keys(struct panel *p, int64_t j, int64_t n)
     by->product(n, a->k + j * a->k_row, a->k_row, 1, p->q, a->dim, p->scores, NULL);
     if (masked)
         add_masks(p, n);
+    if (j < p->last)
+        hide_before(p, j, n);
     if (j + n > p->least)
         hide_unseen(p, j, n);
     by->soften(p, n);
@@ -401,7 +420,7 @@ static void unpack_out(struct panel *p)
 
 static void run_panel(const struct attend *a, const struct attend_query *query, int64_t n)
 {
-    struct panel p = {.a = a, .query = query, .n = n, .least = a->keys};
+    struct panel p = {.a = a, .query = query, .n = n, .least = a->keys, .first = a->keys};
     p.width = (n + LANES - 1) / LANES * LANES;
     p.q = a->scratch;
     p.out = p.q + a->dim * p.width;
@@ -411,9 +430,11 @@ static void run_panel(const struct attend *a, const struct attend_query *query, 
     for (int64_t l = 0; l < n; l++) {
         p.least = MIN(p.least, query[l].seen);
         p.most = MAX(p.most, query[l].seen);
+        p.first = MIN(p.first, query[l].from);
+        p.last = MAX(p.last, query[l].from);
     }
     pack_queries(&p);
-    for (int64_t j = 0; j < p.most; j += KEYS)
+    for (int64_t j = p.first; j < p.most; j += KEYS)
         run_keys(&p, j, MIN(p.most - j, KEYS));
     if (!p.begun)
         fill(p.out, a->out_dim * p.width, 0);
@@ -518,9 +539,9 @@ static void run_few(const struct attend *a)
     }
     for (int64_t j = 0; j < a->keys; j += KEYS)
         for (int64_t r = 0; r < a->n; r++) {
-            int64_t n = MIN(a->query[r].seen - j, KEYS);
-            if (n > 0)
-                run_row(a, &a->query[r], &run[r], j, n, scores);
+            int64_t from = MAX(a->query[r].from, j), n = MIN(a->query[r].seen - j, KEYS);
+            if (j + n > from)
+                run_row(a, &a->query[r], &run[r], from, j + n - from, scores);
         }
     for (int64_t r = 0; r < a->n; r++) {
         float *y = a->query[r].y, sum = run[r].sum;

@@ -26,6 +26,7 @@ struct attend_query {
     const float *q;   /* [dim] */
     float *y;         /* [out_dim] */
     const void *mask; /* its first element; the next key's lies mask_step elements behind it */
+    int64_t from;     /* keys before this one are hidden; 0 or more, and 0 beside a mask */
     int64_t seen;     /* keys from this one on are hidden; 0..keys */
 };
 

@@ -77,6 +77,12 @@ static void scale_and_mask(const struct head *h, int64_t row, double *scores)
     int64_t last = row + h->k.rows - h->q.rows; /* the last key that the query sees */
     for (int64_t j = MAX(last + 1, 0); h->how->causal && j < h->k.rows; j++)
         scores[j] = -INFINITY;
+    if (h->how->spans) {
+        const int32_t *span = (const int32_t *)h->how->spans->data + 2 * row;
+        for (int64_t j = 0; j < h->k.rows; j++)
+            if (j < span[0] || j >= span[1])
+                scores[j] = -INFINITY;
+    }
 }
 
 /* A row whose scores are all -inf becomes zeros. */
@@ -166,6 +172,12 @@ static struct head head_of(const struct ref_attention *how, const struct tensor_
     return h;
 }
 
+/* The rows of all instances as those of one. */
+static void flatten(struct place *p, int64_t batches)
+{
+    p->rows *= batches;
+}
+
 static void go_to(struct place *p, const struct place *from, int64_t n, int64_t head)
 {
     p->first = from->first + n * from->batch + head * from->head;
@@ -180,8 +192,14 @@ void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
                    const struct tensor_view *k, const struct tensor_view *v,
                    const struct tensor_view *mask, const struct tensor_view *y, void *scratch)
 {
-    const struct head all = head_of(how, q, k, v, y);
+    struct head all = head_of(how, q, k, v, y);
     int64_t batches = q->shape.dim[0], of_mask[SHAPE_MAX_RANK] = {0};
+    if (how->spans) {
+        struct place *const places[] = {&all.q, &all.k, &all.v, &all.y};
+        for (size_t i = 0; i < ARRAY_LEN(places); i++)
+            flatten(places[i], batches);
+        batches = 1;
+    }
     int64_t shared = how->kv_heads ? how->heads / how->kv_heads : 1;
     int64_t masks = mask && mask->shape.rank == 4 ? MAX(mask->shape.dim[0], 1) : 1;
     struct shape scores = {.rank = 4, .dim = {masks, how->heads, all.q.rows, all.k.rows}};

@@ -141,12 +141,15 @@ struct ref_attention {
     double scale;
     bool packed; /* q[N,S,(H+2*Hk)*D] holds queries, keys and values; k and v are NULL */
     bool causal; /* query i does not see a key j > i + Sk - Sq */
+    /* NULL, or INT32 [N,S,2]: operands are of rank 3, the N*S rows are one sequence of queries and
+     * of keys, and query i sees keys spans[i][0]..spans[i][1] - 1 of those that there are. */
+    const struct tensor_view *spans;
 };
 /* y[N,Sq,H*E] = softmax(scale q k' + mask) v, head by head. q[N,Sq,H*D], k[N,Sk,Hk*D] and
  * v[N,Sk,Hk*E] are floats; each may instead have its heads first: [N,H,Sq,D]. `mask` (may be
  * NULL) broadcasts to [N,H,Sq,Sk], or has M batches that repeat; it holds floats, or BOOL:
  * false hides a key. A query that sees no key gives zeros. `scratch` has
- * ref_attention_scratch(Sk) bytes, aligned to 8. */
+ * ref_attention_scratch(Sk) bytes, aligned to 8; with spans Sk is N*S. */
 size_t ref_attention_scratch(int64_t keys);
 void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
                    const struct tensor_view *k, const struct tensor_view *v,

@@ -9,12 +9,12 @@
 #include "engine/ir/op.h"
 #include "tests/unit/cpu/views.h"
 
-enum { THREADS = 3, BATCH = 4 };
+enum { THREADS = 3, BATCH = 4, INPUTS = 5 };
 
 struct form {
     int heads, kv_heads, queries, keys, dim, out_dim;
     bool q4, k4, v4; /* heads first */
-    bool packed, causal;
+    bool packed, causal, spans;
     enum dtype mask;
     uint32_t mask_rank;
     uint32_t mask_ones; /* bit d: dim d of the mask is 1 */
@@ -43,7 +43,8 @@ static struct ir_graph *graph_of(const struct form *f)
 {
     struct ir_graph *g = ir_graph_new();
     int kv = f->kv_heads ? f->kv_heads : f->heads;
-    uint32_t in[4] = {IR_NONE, IR_NONE, IR_NONE, IR_NONE};
+    uint32_t in[INPUTS] = {IR_NONE, IR_NONE, IR_NONE, IR_NONE, IR_NONE};
+    const struct shape spans = {.rank = 3, .dim = {BATCH, f->queries, 2}};
     struct shape q = operand(f->packed ? f->heads + 2 * kv : f->heads, f->queries, f->dim, f->q4);
     struct shape k = operand(kv, f->keys, f->dim, f->k4);
     struct shape v = operand(kv, f->keys, f->out_dim, f->v4), mask = mask_of(f);
@@ -54,13 +55,29 @@ static struct ir_graph *graph_of(const struct form *f)
     }
     if (f->mask != DTYPE_NONE)
         in[3] = ir_tensor_add(g, "mask", f->mask, &mask);
-    assert_int_equal(ir_node_add(g, IR_OP_ATTENTION, "node", 4, in), 0);
+    if (f->spans)
+        in[4] = ir_tensor_add(g, "spans", DTYPE_I32, &spans);
+    assert_int_equal(ir_node_add(g, IR_OP_ATTENTION, "node", INPUTS, in), 0);
     assert_true(ir_attr_set_int(g, 0, IR_ATTR_HEADS, f->heads));
     assert_true(ir_attr_set_int(g, 0, IR_ATTR_KV_HEADS, f->kv_heads));
     assert_true(ir_attr_set_int(g, 0, IR_ATTR_PACKED, f->packed));
     assert_true(ir_attr_set_int(g, 0, IR_ATTR_CAUSAL, f->causal));
     assert_true(ir_attr_set_float(g, 0, IR_ATTR_ALPHA, 0.4F));
     return g;
+}
+
+/* Spans of sequences of some rows; now and then one is empty, or goes beyond the rows. */
+static void fill_spans(int32_t *out, size_t n)
+{
+    int32_t rows = (int32_t)(n / 2), first = 0;
+    for (int32_t i = 0, length = 1; i < rows; i++) {
+        if (i == first + length) {
+            first = i;
+            length = 1 + length * 7 % 40;
+        }
+        out[2 * i] = i % 11 == 3 ? -5 : first;
+        out[2 * i + 1] = i % 13 == 5 ? rows + 9 : i % 17 == 2 ? first : first + length;
+    }
 }
 
 /* Random numbers, or BOOL of which most are true; NULL if the input is absent. */
@@ -77,6 +94,8 @@ static void *make_input(const struct ir_graph *g, uint32_t input)
     fill_random(out, n, input + 1);
     for (size_t i = 0; i < n && t->dtype == DTYPE_BOOL; i++)
         bools[i] = out[i] > -0.4F;
+    if (t->dtype == DTYPE_I32)
+        fill_spans((int32_t *)(void *)out, n);
     return out;
 }
 
@@ -117,8 +136,8 @@ static uint32_t check(const struct form *f)
     if (ir_infer_apply(g, 0, &name, 1, &err))
         fail_msg("%s", err.text);
     const struct ir_node *node = ir_node(g, 0);
-    void *in[4];
-    for (uint32_t i = 0; i < 4; i++)
+    void *in[INPUTS];
+    for (uint32_t i = 0; i < INPUTS; i++)
         in[i] = make_input(g, i);
     struct visits v = {.graph = g, .in = in};
     assert_true(shape_elements(&ir_tensor(g, node->outputs[0])->shape, &v.elements));
@@ -127,7 +146,7 @@ static uint32_t check(const struct form *f)
     void *out[1] = {v.want};
     assert_int_equal(cpu_eval_node(NULL, g, node, (const void *const *)in, out, &err), STATUS_OK);
     assert_int_equal(native_candidates(THREADS, g, node, run_one, &v, &err), STATUS_OK);
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < INPUTS; i++)
         free(in[i]);
     free(v.want);
     free(v.got);
@@ -177,6 +196,25 @@ static void test_masks_broadcast(void **state UNUSED)
             }
 }
 
+static void test_spans(void **state UNUSED)
+{
+    static const int rows[] = {1, 3, 40, 70};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (int causal = 0; causal < 2; causal++) {
+            struct form f = {.heads = 4, .queries = rows[i], .dim = 8, .out_dim = 8, .spans = true};
+            f.keys = f.queries;
+            f.causal = causal;
+            assert_int_equal(check(&f), 2);
+            f.packed = true;
+            assert_int_equal(check(&f), 2);
+            f.kv_heads = 2;
+            assert_int_equal(check(&f), 2);
+            f.packed = false;
+            f.out_dim = 12;
+            assert_int_equal(check(&f), 2);
+        }
+}
+
 static void test_sizes_that_it_takes(void **state UNUSED)
 {
     struct form f = {.heads = 2, .kv_heads = 1, .queries = 4, .keys = 9, .dim = 8, .out_dim = 8};
@@ -190,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arrangements),
         cmocka_unit_test(test_masks_broadcast),
+        cmocka_unit_test(test_spans),
         cmocka_unit_test(test_sizes_that_it_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

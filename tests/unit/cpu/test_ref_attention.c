@@ -272,6 +272,46 @@ static void test_attention_hides_keys(void **state UNUSED)
     }
 }
 
+/* Rows of sequences, one behind the other, as those of each sequence alone; rows whose span is
+ * empty give zeros, and spans end where rows do. */
+static void test_attention_of_spans(void **state UNUSED)
+{
+    enum { N = 3, S = 8, ROWS = N * S, WIDTH = 12, HEADS = 3 };
+    static const int32_t lengths[] = {5, 1, 10, 6}; /* two rows are left */
+    int32_t spans[ROWS][2] = {{0}}, first = 0;
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        for (int32_t k = 0; k < lengths[i]; k++) {
+            spans[first + k][0] = i ? first : -7;
+            spans[first + k][1] = first + lengths[i];
+        }
+        first += lengths[i];
+    }
+    spans[ROWS - 1][0] = ROWS - 1;
+    spans[ROWS - 1][1] = ROWS + 3; /* sees itself */
+    struct tensor_view span = VIEW(DTYPE_I32, spans, N, S, 2);
+    for (int causal = 0; causal < 2; causal++) {
+        struct ref_attention how = {.heads = HEADS, .scale = 0.3, .causal = causal};
+        memset(want, 0, sizeof(want));
+        first = 0;
+        for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+            struct tensor_view q = VIEW(DTYPE_F32, qs + first * WIDTH, 1, lengths[i], WIDTH);
+            struct tensor_view k = VIEW(DTYPE_F32, ks + first * WIDTH, 1, lengths[i], WIDTH);
+            struct tensor_view v = VIEW(DTYPE_F32, vs + first * WIDTH, 1, lengths[i], WIDTH);
+            struct tensor_view y = VIEW(DTYPE_F32, want + first * WIDTH, 1, lengths[i], WIDTH);
+            ref_attention(&how, &q, &k, &v, NULL, &y, scratch);
+            first += lengths[i];
+        }
+        memcpy(want + (ROWS - 1) * WIDTH, vs + (ROWS - 1) * WIDTH, WIDTH * sizeof(float));
+        struct tensor_view q = VIEW(DTYPE_F32, qs, N, S, WIDTH);
+        struct tensor_view k = VIEW(DTYPE_F32, ks, N, S, WIDTH);
+        struct tensor_view v = VIEW(DTYPE_F32, vs, N, S, WIDTH);
+        struct tensor_view y = POISONED(DTYPE_F32, ys, N, S, WIDTH);
+        how.spans = &span;
+        ref_attention(&how, &q, &k, &v, NULL, &y, scratch);
+        assert_floats(ys, want, (size_t)(ROWS * WIDTH), 1e-6);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_attention_with_heads_first),
         cmocka_unit_test(test_attention_of_grouped_queries),
         cmocka_unit_test(test_attention_hides_keys),
+        cmocka_unit_test(test_attention_of_spans),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of ragged.h share:
+ *
+ *   ragged.c          imports, proofs, and what the plan says
+ *   ragged_rewrite.c  the rewriting of a graph
+ */
+#ifndef INFERD_ENGINE_BUILD_RAGGED_INTERNAL_H
+#define INFERD_ENGINE_BUILD_RAGGED_INTERNAL_H
+
+#include "engine/ir/ir.h"
+
+/* Inputs that the runtime makes of the lengths of a batch's sequences. */
+#define RAGGED_SPANS     "ragged.spans"
+#define RAGGED_POSITIONS "ragged.positions"
+#define RAGGED_STARTS    "ragged.starts"
+
+/* A layer that takes each sequence's first token. */
+struct ragged_pick {
+    uint32_t from, to;
+    const char *name;
+};
+
+enum { RAGGED_PICKS_MAX = IR_MAX_IO };
+
+/* The same model, as fused for several sizes: their nodes and tensors have the same numbers. */
+struct ragged_forms {
+    struct ir_graph *graph;  /* of `n` sequences of `s` tokens */
+    struct ir_graph *longer; /* of as many, of `other` tokens */
+    struct ir_graph *more;   /* of one more, of `s` */
+    int64_t n, s, other;
+    bool *tokens; /* by the model's tensors: it has a row for each token */
+    uint32_t n_picks;
+    struct ragged_pick picks[RAGGED_PICKS_MAX];
+    bool spans, positions; /* `graph` and `longer` have these inputs */
+};
+
+/* Takes masks that hide nothing from attention, in all three. */
+enum status ragged_drop_masks(struct ragged_forms *f, struct error *err);
+
+/* Gives `graph` and `longer` the inputs that the runtime makes. What comes of first tokens is cut
+ * off: it is an input of these graphs. */
+enum status ragged_rewrite(struct ragged_forms *f, struct error *err);
+
+/* Joins what was cut off, and makes inputs and outputs of `graph` flat. */
+enum status ragged_finish(struct ragged_forms *f, struct error *err);
+
+#endif

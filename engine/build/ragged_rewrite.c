@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See ragged.h. All rewriting is done to two forms of the model in step, so that tensors of one
+ * number stay the same thing in both. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/build/ragged_internal.h"
+
+PRINTF(3, 4)
+static enum status refuse(struct error *err, const char *layer, const char *fmt, ...)
+{
+    char why[192];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof(why), fmt, args);
+    va_end(args);
+    return error_set(err, STATUS_UNIMPLEMENTED, "--ragged: layer '%.100s' %s", layer, why);
+}
+
+static enum status no_memory(struct error *err)
+{
+    return error_no_memory(err, "the builder");
+}
+
+/* --- what depends on what --- */
+
+static bool differs(const struct ir_graph *a, const struct ir_graph *b, uint32_t tensor)
+{
+    return !shape_equal(&ir_tensor(a, tensor)->shape, &ir_tensor(b, tensor)->shape);
+}
+
+/* Finds the tensors that have a row for each token. */
+static bool find_tokens(struct ragged_forms *f)
+{
+    f->tokens = arena_array(f->graph->arena, (size_t)f->graph->n_tensors + 1, sizeof(*f->tokens));
+    for (uint32_t i = 0; f->tokens && i < f->graph->n_tensors; i++)
+        f->tokens[i] =
+            differs(f->graph, f->longer, i) && !ir_tensor_is_constant(ir_tensor(f->graph, i));
+    return f->tokens != NULL;
+}
+
+static bool of_tokens(const struct ragged_forms *f, uint32_t tensor)
+{
+    return tensor < f->more->n_tensors && f->tokens[tensor];
+}
+
+/* --- masks --- */
+
+/* Whether a constant is a mask that hides nothing: zeros that are added, or truth. */
+static bool hides_nothing(const struct ir_tensor *t)
+{
+    const uint8_t *data = t->data;
+    bool truth = ir_tensor_type(t) == DTYPE_BOOL;
+    size_t size = dtype_size(t->dtype);
+    for (uint64_t at = 0; data && at < t->bytes; at += size)
+        for (size_t k = 0; k < size; k++) {
+            bool sign = k + 1 == size && !truth; /* -0 is added as well */
+            if (truth ? !data[at] : (sign ? data[at + k] & 0x7f : data[at + k]))
+                return false;
+        }
+    return data != NULL;
+}
+
+static enum status drop_mask(struct ir_graph *graph, struct ir_node *node, struct error *err)
+{
+    if (node->n_inputs < 4 || node->inputs[3] == IR_NONE)
+        return STATUS_OK;
+    const struct ir_tensor *mask = ir_tensor(graph, node->inputs[3]);
+    if (!ir_tensor_is_constant(mask))
+        return refuse(err, node->name, "has a mask that is computed from more than the mask input");
+    if (!hides_nothing(mask))
+        return refuse(err, node->name, "adds numbers to its scores that depend on places");
+    node->inputs[3] = IR_NONE;
+    return STATUS_OK;
+}
+
+enum status ragged_drop_masks(struct ragged_forms *f, struct error *err)
+{
+    struct ir_graph *const all[] = {f->graph, f->longer, f->more};
+    for (size_t g = 0; g < ARRAY_LEN(all); g++) {
+        for (uint32_t i = 0; i < all[g]->n_nodes; i++)
+            if (ir_node(all[g], i)->op == IR_OP_ATTENTION)
+                TRY(drop_mask(all[g], ir_node(all[g], i), err));
+        TRY(ir_graph_compact(all[g], err));
+    }
+    return STATUS_OK;
+}
+
+/* --- inputs that the runtime makes --- */
+
+static uint32_t input_add(struct ir_graph *graph, const char *name, const struct shape *shape)
+{
+    if (graph->n_inputs == IR_MAX_IO)
+        return IR_NONE;
+    uint32_t id = ir_tensor_add(graph, name, DTYPE_I32, shape);
+    if (id != IR_NONE)
+        graph->inputs[graph->n_inputs++] = id;
+    return id;
+}
+
+/* The input of that name; it is made if need be. */
+static uint32_t input_of(struct ir_graph *graph, const char *name, const struct shape *shape)
+{
+    for (uint32_t i = 0; i < graph->n_inputs; i++)
+        if (!strcmp(ir_tensor(graph, graph->inputs[i])->name, name))
+            return graph->inputs[i];
+    return input_add(graph, name, shape);
+}
+
+/* Adds a node whose output is inferred; IR_NONE: *err says why not. */
+static uint32_t add_node(struct ir_graph *graph, enum ir_op op, const char *name, uint32_t n,
+                         const uint32_t *inputs, enum ir_attr_key key, uint32_t n_values,
+                         const int64_t *values, struct error *err)
+{
+    uint32_t node = ir_node_add(graph, op, name, n, inputs);
+    if (node == IR_NONE || !ir_attr_set_ints(graph, node, key, n_values, values)) {
+        no_memory(err);
+        return IR_NONE;
+    }
+    return ir_infer_apply(graph, node, &name, 1, err) ? IR_NONE : ir_node(graph, node)->outputs[0];
+}
+
+static uint32_t add_reshape(struct ir_graph *graph, const char *name, uint32_t input,
+                            const struct shape *shape, struct error *err)
+{
+    return add_node(graph, IR_OP_RESHAPE, name, 1, &input, IR_ATTR_SHAPE, shape->rank, shape->dim,
+                    err);
+}
+
+static uint32_t add_gather(struct ir_graph *graph, const char *name, uint32_t from,
+                           uint32_t indices, struct error *err)
+{
+    const uint32_t inputs[] = {from, indices};
+    return add_node(graph, IR_OP_GATHER, name, 2, inputs, IR_ATTR_AXIS, 1, (const int64_t[]){0},
+                    err);
+}
+
+/* --- attention --- */
+
+static enum status join_attention(struct ir_graph *graph, int64_t n, int64_t s, uint32_t index,
+                                  struct error *err)
+{
+    const struct shape shape = {.rank = 3, .dim = {n, s, 2}};
+    uint32_t spans = input_of(graph, RAGGED_SPANS, &shape);
+    if (spans == IR_NONE)
+        return no_memory(err);
+    for (uint32_t i = 0; i < 3 && i < ir_node(graph, index)->n_inputs; i++) {
+        uint32_t input = ir_node(graph, index)->inputs[i];
+        const struct shape *own = input == IR_NONE ? NULL : &ir_tensor(graph, input)->shape;
+        if (own && (own->rank != 3 || own->dim[0] != n || own->dim[1] != s))
+            return refuse(err, ir_node(graph, index)->name,
+                          "attends to something else than the tokens of its sequence, or has its "
+                          "heads in front of them");
+    }
+    while (ir_node(graph, index)->n_inputs < 5)
+        if (ir_node_input_add(graph, index, IR_NONE) == IR_NONE)
+            return no_memory(err);
+    ir_node(graph, index)->inputs[4] = spans;
+    return STATUS_OK;
+}
+
+static enum status join_attentions(struct ragged_forms *f, struct error *err)
+{
+    for (uint32_t i = 0; i < f->graph->n_nodes; i++) {
+        if (ir_node(f->graph, i)->op != IR_OP_ATTENTION)
+            continue;
+        TRY(join_attention(f->graph, f->n, f->s, i, err));
+        TRY(join_attention(f->longer, f->n, f->other, i, err));
+        f->spans = true;
+    }
+    return STATUS_OK;
+}
+
+/* --- constants by places --- */
+
+/* A name for people of who reads the tensor. */
+static const char *reader_of(const struct ir_graph *graph, uint32_t tensor)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        for (uint32_t k = 0; k < ir_node(graph, i)->n_inputs; k++)
+            if (ir_node(graph, i)->inputs[k] == tensor)
+                return ir_node(graph, i)->name;
+    return ir_tensor(graph, tensor)->name;
+}
+
+/* Finds the dimension of places of a constant. Before it are ones, or it is the second one behind
+ * that of sequences, which are all the same. False: it is neither. */
+static bool find_places(const struct ragged_forms *f, uint32_t tensor, uint32_t *axis)
+{
+    const struct shape *a = &ir_tensor(f->graph, tensor)->shape;
+    const struct shape *b = &ir_tensor(f->longer, tensor)->shape;
+    const struct shape *c = &ir_tensor(f->more, tensor)->shape;
+    bool repeats = a->rank > 1 && a->dim[0] == f->n && c->dim[0] == f->n + 1 && b->dim[0] == f->n;
+    uint32_t d = repeats;
+    while (!repeats && d < a->rank && a->dim[d] == b->dim[d] && a->dim[d] == 1)
+        d++;
+    if (a->rank != b->rank || d == a->rank || a->dim[d] != f->s || b->dim[d] != f->other)
+        return false;
+    for (uint32_t i = 0; i < a->rank; i++)
+        if ((i != d && a->dim[i] != b->dim[i]) || (i != 0 && a->dim[i] != c->dim[i]))
+            return false;
+    *axis = d;
+    return repeats || a->dim[0] == c->dim[0];
+}
+
+/* Whether the constant is the same for all sequences, of which it has `n`. */
+static bool repeats_itself(const struct ir_tensor *t, int64_t n)
+{
+    size_t one = t->bytes / (size_t)n;
+    for (int64_t i = 1; i < n; i++)
+        if (memcmp(t->data, (const char *)t->data + (size_t)i * one, one) != 0)
+            return false;
+    return true;
+}
+
+/* Gathers the table by positions: [n,s,..], with ones between if the constant had them. */
+static uint32_t gather_table(struct ir_graph *graph, int64_t n, int64_t s, uint32_t axis,
+                             const struct ir_tensor *table, struct error *err)
+{
+    const struct shape positions = {.rank = 2, .dim = {n, s}};
+    struct shape flat = {.rank = table->shape.rank - axis}, wide = {.rank = 0};
+    size_t bytes = table->bytes / (size_t)(axis == 1 ? table->shape.dim[0] : 1);
+    memcpy(flat.dim, table->shape.dim + axis, flat.rank * sizeof(flat.dim[0]));
+    wide.dim[wide.rank++] = n;
+    for (uint32_t d = 1; d < axis; d++)
+        wide.dim[wide.rank++] = 1;
+    wide.dim[wide.rank++] = s;
+    for (uint32_t d = 1; d < flat.rank && wide.rank < SHAPE_MAX_RANK; d++)
+        wide.dim[wide.rank++] = flat.dim[d];
+    void *data = arena_array(graph->arena, bytes + 1, 1);
+    uint32_t by = input_of(graph, RAGGED_POSITIONS, &positions);
+    if (!data || by == IR_NONE) {
+        no_memory(err);
+        return IR_NONE;
+    }
+    memcpy(data, table->data, bytes);
+    uint32_t constant = ir_constant_add(graph, table->name, table->dtype, &flat, data);
+    if (constant == IR_NONE) {
+        no_memory(err);
+        return IR_NONE;
+    }
+    uint32_t made = add_gather(graph, "ragged: by position", constant, by, err);
+    if (made == IR_NONE || axis < 2)
+        return made;
+    return add_reshape(graph, "ragged: by position", made, &wide, err);
+}
+
+static enum status gather_constant(struct ragged_forms *f, uint32_t id, struct error *err)
+{
+    const struct ir_tensor *a = ir_tensor(f->graph, id), *b = ir_tensor(f->longer, id);
+    uint32_t axis;
+    if (!find_places(f, id, &axis))
+        return refuse(err, reader_of(f->graph, id),
+                      "reads a constant that depends on the number of tokens in more than one way");
+    int64_t copies = axis == 1 ? a->shape.dim[0] : 1;
+    size_t common = (size_t)(MIN(a->bytes, b->bytes) / (uint64_t)copies);
+    if (!repeats_itself(a, copies) || !repeats_itself(b, copies))
+        return refuse(err, reader_of(f->graph, id), "reads a constant that tells sequences apart");
+    if (memcmp(a->data, b->data, common) != 0)
+        return refuse(err, reader_of(f->graph, id),
+                      "reads a constant that is another one for another number of tokens");
+    const struct ir_tensor table = f->s > f->other ? *a : *b;
+    uint32_t in_graph = gather_table(f->graph, f->n, f->s, axis, &table, err);
+    if (in_graph == IR_NONE)
+        return err->status;
+    uint32_t in_longer = gather_table(f->longer, f->n, f->other, axis, &table, err);
+    if (in_longer == IR_NONE)
+        return err->status;
+    ir_replace_uses(f->graph, id, in_graph);
+    ir_replace_uses(f->longer, id, in_longer);
+    f->positions = true;
+    return STATUS_OK;
+}
+
+static enum status gather_constants(struct ragged_forms *f, struct error *err)
+{
+    uint32_t n = f->graph->n_tensors; /* of the model */
+    for (uint32_t id = 0; id < n; id++)
+        if (ir_tensor_is_constant(ir_tensor(f->graph, id)) && differs(f->graph, f->longer, id) &&
+            ir_tensor_uses(f->graph, id))
+            TRY(gather_constant(f, id, err));
+    return STATUS_OK;
+}
+
+/* --- first tokens --- */
+
+static bool is_zero(const struct ir_tensor *t)
+{
+    const uint8_t *data = t->data;
+    for (uint64_t i = 0; data && i < t->bytes; i++)
+        if (data[i])
+            return false;
+    return data && t->bytes == dtype_size(t->dtype);
+}
+
+/* Whether the node takes the first token of each sequence of [n,s,..], and nothing else. */
+static bool takes_first(const struct ragged_forms *f, const struct ir_node *node)
+{
+    const struct shape *x = &ir_tensor(f->graph, node->inputs[0])->shape;
+    if (node->n_epilogue || x->rank < 2 || x->dim[0] != f->n || x->dim[1] != f->s)
+        return false;
+    if (node->op == IR_OP_GATHER)
+        return ir_attr_int(node, IR_ATTR_AXIS) == 1 &&
+               is_zero(ir_tensor(f->graph, node->inputs[1]));
+    if (node->op != IR_OP_SLICE)
+        return false;
+    for (uint32_t d = 0; d < x->rank; d++)
+        if (ir_attr_at(node, IR_ATTR_STARTS, d) != 0 || ir_attr_at(node, IR_ATTR_STEPS, d) != 1 ||
+            ir_attr_at(node, IR_ATTR_ENDS, d) != (d == 1 ? 1 : x->dim[d]))
+            return false;
+    return true;
+}
+
+/* Makes the node's output an input. */
+static bool cut_off(struct ir_graph *graph, uint32_t index)
+{
+    uint32_t output = ir_node(graph, index)->outputs[0];
+    if (graph->n_inputs == IR_MAX_IO)
+        return false;
+    ir_node_remove(graph, index);
+    graph->inputs[graph->n_inputs++] = output;
+    return true;
+}
+
+static enum status cut_picks(struct ragged_forms *f, struct error *err)
+{
+    for (uint32_t i = 0; i < f->graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(f->graph, i);
+        if (node->op == IR_OP_NONE || node->n_outputs != 1 || !node->n_inputs ||
+            !of_tokens(f, node->inputs[0]) || of_tokens(f, node->outputs[0]) ||
+            !takes_first(f, node))
+            continue;
+        if (f->n_picks == RAGGED_PICKS_MAX || ir_tensor_is_output(f->graph, node->outputs[0]))
+            return refuse(err, node->name, "is an output that takes first tokens as they are");
+        f->picks[f->n_picks++] =
+            (struct ragged_pick){node->inputs[0], node->outputs[0], node->name};
+        if (!cut_off(f->graph, i) || !cut_off(f->longer, i))
+            return refuse(err, f->picks[f->n_picks - 1].name, "is one pick too many");
+    }
+    return STATUS_OK;
+}
+
+/* What comes of first tokens, and of that, has a row for each sequence: nothing else joins tokens.
+ */
+enum status ragged_rewrite(struct ragged_forms *f, struct error *err)
+{
+    if (!find_tokens(f))
+        return no_memory(err);
+    TRY(cut_picks(f, err));
+    TRY(gather_constants(f, err));
+    return join_attentions(f, err);
+}
+
+/* --- rows of sequences --- */
+
+/* The shape that a tensor with a row for each of `n` sequences has for `rows` of them. */
+static bool stretch(const struct ragged_forms *f, uint32_t id, int64_t rows, struct shape *out)
+{
+    const struct shape *a = &ir_tensor(f->graph, id)->shape, *c = &ir_tensor(f->more, id)->shape;
+    *out = *a;
+    for (uint32_t d = 0; d < a->rank; d++) {
+        if (a->dim[d] == c->dim[d])
+            continue;
+        if (a->dim[d] % f->n || a->dim[d] / f->n * (f->n + 1) != c->dim[d])
+            return false;
+        out->dim[d] = a->dim[d] / f->n * rows;
+    }
+    return a->rank == c->rank;
+}
+
+static bool same_ints(const struct ir_attr *a, const struct ir_attr *b)
+{
+    return a->count == b->count && a->is_float == b->is_float &&
+           (!a->count || a->is_float || !memcmp(a->i, b->i, a->count * sizeof(*a->i)));
+}
+
+/* Whether the node's attributes, but for the shape of its output, are the same for any number. */
+static bool keeps_attrs(const struct ragged_forms *f, uint32_t index)
+{
+    const struct ir_node *a = ir_node(f->graph, index), *c = ir_node(f->more, index);
+    for (uint32_t i = 0; i < a->n_attrs; i++)
+        if (a->attrs[i].key != IR_ATTR_SHAPE && !same_ints(&a->attrs[i], &c->attrs[i]))
+            return false;
+    return true;
+}
+
+/* Stretches what the node makes. `n` tensors are the model's; those behind have their sizes. */
+static enum status stretch_node(struct ragged_forms *f, uint32_t index, uint32_t n, int64_t rows,
+                                struct error *err)
+{
+    struct ir_node *node = ir_node(f->graph, index);
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] != IR_NONE && node->inputs[i] < n &&
+            ir_tensor_is_constant(ir_tensor(f->graph, node->inputs[i])) &&
+            differs(f->graph, f->more, node->inputs[i]))
+            return refuse(err, node->name,
+                          "reads a constant that depends on how many sequences "
+                          "there are");
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        uint32_t id = node->outputs[i];
+        struct shape shape;
+        if (of_tokens(f, id) || !differs(f->graph, f->more, id))
+            continue;
+        if (!stretch(f, id, rows, &shape) || !keeps_attrs(f, index))
+            return refuse(err, node->name, "does not have a row for each sequence");
+        if (ir_attr(node, IR_ATTR_SHAPE) &&
+            !ir_attr_set_ints(f->graph, index, IR_ATTR_SHAPE, shape.rank, shape.dim))
+            return no_memory(err);
+        ir_tensor(f->graph, id)->shape = shape;
+        if (!ir_tensor_set_layout(f->graph, id, IR_LAYOUT_PLAIN))
+            return refuse(err, node->name, "makes too much of so many sequences");
+    }
+    return STATUS_OK;
+}
+
+/* Gives what was cut off its maker: the rows of the tokens at which sequences start. */
+static enum status join_pick(struct ragged_forms *f, const struct ragged_pick *pick, int64_t rows,
+                             struct error *err)
+{
+    struct ir_graph *graph = f->graph;
+    const struct shape *x = &ir_tensor(graph, pick->from)->shape, starts = {1, {rows}};
+    struct shape flat = {.rank = x->rank - 1, .dim = {rows}}, want;
+    memcpy(flat.dim + 1, x->dim + 2, (flat.rank - 1) * sizeof(flat.dim[0]));
+    if (!stretch(f, pick->to, rows, &want))
+        return refuse(err, pick->name, "does not have a row for each sequence");
+    uint32_t by = input_of(graph, RAGGED_STARTS, &starts);
+    if (by == IR_NONE)
+        return no_memory(err);
+    uint32_t all = add_reshape(graph, "ragged: tokens", pick->from, &flat, err);
+    if (all == IR_NONE)
+        return err->status;
+    uint32_t first = add_gather(graph, pick->name, all, by, err);
+    if (first == IR_NONE)
+        return err->status;
+    uint32_t made = add_reshape(graph, "ragged: sequences", first, &want, err);
+    if (made == IR_NONE)
+        return err->status;
+    ir_replace_uses(graph, pick->to, made);
+    return STATUS_OK;
+}
+
+/* --- flat inputs and outputs --- */
+
+static void input_drop(struct ir_graph *graph, uint32_t id)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < graph->n_inputs; i++)
+        if (graph->inputs[i] != id)
+            graph->inputs[kept++] = graph->inputs[i];
+    graph->n_inputs = kept;
+}
+
+/* [n,s,..] as rows of tokens. */
+static struct shape flatten(const struct shape *shape)
+{
+    struct shape flat = {.rank = shape->rank - 1, .dim = {shape->dim[0] * shape->dim[1]}};
+    memcpy(flat.dim + 1, shape->dim + 2, (flat.rank - 1) * sizeof(flat.dim[0]));
+    return flat;
+}
+
+static bool is_of(const struct ragged_forms *f, const struct shape *shape)
+{
+    return shape->rank >= 2 && shape->dim[0] == f->n && shape->dim[1] == f->s;
+}
+
+static enum status flat_input(struct ragged_forms *f, uint32_t i, struct error *err)
+{
+    struct ir_graph *graph = f->graph;
+    uint32_t id = graph->inputs[i];
+    const struct ir_tensor *t = ir_tensor(graph, id);
+    const struct shape whole = t->shape, flat = is_of(f, &whole) ? flatten(&whole) : whole;
+    if (!strcmp(t->name, RAGGED_STARTS))
+        return STATUS_OK;
+    if (!is_of(f, &whole))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "--ragged: input '%.64s' does not have its sequences and tokens in the "
+                         "first two dimensions",
+                         t->name);
+    uint32_t fresh = ir_tensor_add(graph, t->name, t->dtype, &flat);
+    if (fresh == IR_NONE)
+        return no_memory(err);
+    uint32_t made = add_reshape(graph, "ragged: tokens", fresh, &whole, err);
+    if (made == IR_NONE)
+        return err->status;
+    ir_replace_uses(graph, id, made);
+    graph->inputs[i] = fresh;
+    return STATUS_OK;
+}
+
+/* The rows of an output: its tokens', in front of which the first two dimensions are one, or its
+ * sequences'. */
+static enum status flat_output(struct ragged_forms *f, uint32_t i, int64_t rows, struct error *err)
+{
+    struct ir_graph *graph = f->graph;
+    uint32_t id = graph->outputs[i];
+    const struct shape *one = &ir_tensor(f->more, id)->shape,
+                       *two = &ir_tensor(f->longer, id)->shape;
+    const struct ir_tensor *t = ir_tensor(graph, id);
+    struct shape whole = t->shape;
+    bool tokens = of_tokens(f, id), ok = true;
+    for (uint32_t d = tokens ? 2 : 1; d < whole.rank; d++)
+        ok = ok && one->dim[d] == whole.dim[d] && (!tokens || two->dim[d] == whole.dim[d]);
+    if (!ok || (tokens ? !is_of(f, &whole) : whole.rank < 1 || whole.dim[0] != rows))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "--ragged: output '%.64s' does not have a row for each token, or for each "
+                         "sequence",
+                         t->name);
+    if (!tokens)
+        return STATUS_OK;
+    const struct shape flat = flatten(&whole);
+    char *name = arena_strndup(graph->arena, t->name, strlen(t->name));
+    if (!name)
+        return no_memory(err);
+    uint32_t node = ir_node_add(graph, IR_OP_RESHAPE, "ragged: rows", 1, &id);
+    if (node == IR_NONE || !ir_attr_set_ints(graph, node, IR_ATTR_SHAPE, flat.rank, flat.dim))
+        return no_memory(err);
+    const char *names[] = {name};
+    TRY(ir_infer_apply(graph, node, names, 1, err));
+    graph->outputs[i] = ir_node(graph, node)->outputs[0];
+    return STATUS_OK;
+}
+
+enum status ragged_finish(struct ragged_forms *f, struct error *err)
+{
+    struct ir_graph *graph = f->graph;
+    uint32_t tensors = f->more->n_tensors, nodes = f->more->n_nodes;
+    int64_t rows = f->n * f->s; /* no batch has more sequences than tokens */
+    for (uint32_t i = 0; i < nodes; i++)
+        if (ir_node(graph, i)->op != IR_OP_NONE)
+            TRY(stretch_node(f, i, tensors, rows, err));
+    for (uint32_t i = 0; i < f->n_picks; i++) {
+        TRY(join_pick(f, &f->picks[i], rows, err));
+        input_drop(graph, f->picks[i].to);
+    }
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        TRY(flat_output(f, i, rows, err));
+    for (uint32_t i = 0; i < graph->n_inputs; i++)
+        TRY(flat_input(f, i, err));
+    TRY(ir_graph_compact(graph, err));
+    return ir_verify(graph, err);
+}
