@@ -262,7 +262,7 @@ static enum status check_sizes(const struct config_model *model, const char *sec
         for (uint32_t i = 0; i < model->sizes[k].count; i++) {
             char key[40];
             const char *text = model->sizes[k].items[i], *at = strrchr(text, '=');
-            bool name = k == CONFIG_KEEP;
+            bool name = k == CONFIG_KEEP || k == CONFIG_RAGGED;
             snprintf(key, sizeof(key), "%s[%" PRIu32 "]", keys[k], i);
             if (!ends_with(model->path, ".onnx"))
                 return report_set(report, section, key, text, "nothing: that is for an .onnx");

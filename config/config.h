@@ -86,12 +86,13 @@ struct config_input {
 };
 
 /* What sizes and types an .onnx is built for, and what its layers run on, as `inferctl build` has
- * it: its option, and the key here. Each text is NAME=WHAT, but in `keep` a name. */
+ * it: its option, and the key here. Each text is NAME=WHAT, in `keep` and `ragged` a name. */
 #define CONFIG_SIZES(X)                                                                            \
     X(DIMS, dims, "--dim")                                                                         \
     X(SHAPES, shapes, "--shape")                                                                   \
     X(PROFILES, profiles, "--profiles")                                                            \
     X(VALUES, values, "--value")                                                                   \
+    X(RAGGED, ragged, "--ragged")                                                                  \
     X(OUTPUT_TYPES, output_types, "--output-type")                                                 \
     X(PIN, pin, "--pin")                                                                           \
     X(KEEP, keep, "--keep")

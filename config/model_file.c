@@ -462,12 +462,14 @@ static enum status pin_take(const struct making *m, const char *key, const char 
     return size_add(m, CONFIG_PIN, key, name, text);
 }
 
-static enum status keep_take(const struct making *m, const char *key, const char *text)
+/* What is a list of names: a name that is true is in it. */
+static enum status name_take(const struct making *m, const char *key, const char *text)
 {
+    enum config_size kind = strncmp(key, "keep", strlen("keep")) ? CONFIG_RAGGED : CONFIG_KEEP;
     const char *name = strchr(key, ':') + 1;
     if (!*name || *name == '-' || strcmp(text, "true") != 0)
         return refuse(m, "parameter '%s': expected true, got \"%s\"", key, text);
-    return size_add(m, CONFIG_KEEP, key, name, NULL);
+    return size_add(m, kind, key, name, NULL);
 }
 
 static const struct {
@@ -491,7 +493,8 @@ static const struct {
     {"memory_percent", false, number_take},
     {"workspace", false, number_take},
     {"pin", true, pin_take},
-    {"keep", true, keep_take},
+    {"keep", true, name_take},
+    {"ragged", true, name_take},
 };
 
 static enum status parameter_make(const struct making *m, const struct written_parameter *p)

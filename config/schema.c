@@ -58,6 +58,7 @@ static const cyaml_schema_field_t model_schema_fields[] = {
     LIST_FIELD("shapes", raw_model, shapes, CONFIG_SIZES_MAX),
     LIST_FIELD("profiles", raw_model, profiles, CONFIG_SIZES_MAX),
     LIST_FIELD("values", raw_model, values, CONFIG_SIZES_MAX),
+    LIST_FIELD("ragged", raw_model, ragged, CONFIG_SIZES_MAX),
     LIST_FIELD("output_types", raw_model, output_types, CONFIG_SIZES_MAX),
     LIST_FIELD("pin", raw_model, pin, CONFIG_SIZES_MAX),
     LIST_FIELD("keep", raw_model, keep, CONFIG_SIZES_MAX),

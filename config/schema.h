@@ -144,6 +144,7 @@ enum {
     X(shapes)                                                                                      \
     X(profiles)                                                                                    \
     X(values)                                                                                      \
+    X(ragged)                                                                                      \
     X(output_types)                                                                                \
     X(pin)                                                                                         \
     X(keep)                                                                                        \
@@ -180,7 +181,8 @@ struct raw_input {
 
 struct raw_model {
     CONFIG_MODEL_FIELDS(CONFIG_RAW_MEMBER)
-    struct raw_list preferred, batches, dims, shapes, profiles, values, output_types, pin, keep;
+    struct raw_list preferred, batches, dims, shapes, profiles, values, ragged, output_types;
+    struct raw_list pin, keep;
     struct raw_input *inputs;
     uint32_t inputs_count;
 };

@@ -159,7 +159,7 @@ static enum status sizes_take(const struct engine_info *model, uint32_t input, u
     const struct engine_axes *axes = model->input_axes ? &model->input_axes[input] : &plain;
     TRY(shape_check(wanted, shape, err));
     TRY(values_check(model, wanted->name, axes, shape, out->values, err));
-    if (model->batched && !axes->shared)
+    if (model->batched && !model->ragged && !axes->shared) /* tokens are counted with the payload */
         TRY(instances_check(wanted, shape, axes->batch, max_batch, &out->instances, err));
     return STATUS_OK;
 }

@@ -176,11 +176,27 @@ static void submit_refuse(struct connection *c, struct inflight *inflight, const
     exchange_error(c, id, err);
 }
 
+/* What only payloads tell: whether masks hide padding, and how many tokens there are. */
+static enum status payload_check(struct inflight *inflight, struct error *err)
+{
+    const struct model *model = inflight->model;
+    uint32_t instances = 0;
+    if (!model->info->ragged)
+        return engine_masks_check(model->info, inflight->point, inflight->values,
+                                  inflight->item.instances, inflight->spans, err);
+    TRY(engine_ragged_instances(model->info, inflight->values, inflight->spans, &instances, err));
+    if (instances > model->max_instances)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "the request counts %u tokens; this model takes 1 to %u", instances,
+                         model->max_instances);
+    inflight->item.instances = instances;
+    return STATUS_OK;
+}
+
 void exchange_submit(struct connection *c, struct inflight *inflight)
 {
     struct error err;
-    if (engine_masks_check(inflight->model->info, inflight->point, inflight->values,
-                           inflight->item.instances, inflight->spans, &err)) {
+    if (payload_check(inflight, &err)) {
         submit_refuse(c, inflight, &err);
         return;
     }

@@ -105,6 +105,8 @@ static enum status counted_decide(struct binder *b)
     for (uint32_t s = 0; s < b->file->n_steps; s++) {
         const struct part *part = &b->parts[s];
         all &= part->info->batched;
+        if (part->info->ragged)
+            return pipeline_refuse(b, part, "ragged models are no steps of pipelines");
         if (b->file->batched && !part->info->batched)
             return pipeline_refuse(b, part,
                                    "max_batch_size is %u, but this model does not count instances",

@@ -154,12 +154,12 @@ static void guess_all(struct guess *g, const struct run_args *args, const char *
             tensor_read(file, &t, NULL))
             continue;
         free(t.data);
-        if (args->model.ragged)
+        if (args->model.ragged.n)
             guess_tokens(g, &t.shape);
         else if (model && !args->model.shapes.n)
             guess_dims(g, model, alone, name, &t.shape);
     }
-    if (args->model.ragged && !g->batch)
+    if (args->model.ragged.n && !g->batch)
         g->batch = RAGGED_MAX_LENGTH;
     onnx_close(model);
 }

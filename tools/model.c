@@ -50,10 +50,9 @@ const struct arg model_import_options[] = {
      "sizes of such a dimension that get profiles (default: powers of two up to the most)"},
     {"value", 0, ARG_TEXTS, FIELD(values), "NAME=V",
      "the value of an input, which is a constant from then on: V, or V,V,.."},
-    {"ragged", 0, ARG_TEXT, FIELD(ragged), "INPUT,..",
-     "inputs [sequences, tokens, ..] of any lengths; a mask among them; batches count tokens"},
-    {"max-length", 0, ARG_U32, FIELD(max_length), "N",
-     "with --ragged: most tokens of a sequence (default 512)"},
+    {"ragged", 0, ARG_TEXTS, FIELD(ragged), "INPUT,..",
+     "inputs [sequences,tokens,..], with their mask, that run without padding: --batch counts "
+     "tokens"},
     {"input-type", 0, ARG_TEXTS, FIELD(input_types), "NAME=T",
      "a float input that clients send as uint8 or fp16"},
     {"input-scale", 0, ARG_TEXTS, FIELD(input_scales), "NAME=S,..",
@@ -285,17 +284,14 @@ struct wishes {
 };
 
 /* "ids,mask": names with commas between. */
-static enum status parse_ragged(const struct model_args *args, struct wishes *w, struct error *err)
+static enum status parse_ragged(const char *text, struct wishes *w, struct error *err)
 {
     struct build_ragged *ragged = &w->ragged;
-    const char *at = args->ragged;
-    if (!at && args->max_length)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "--max-length goes with --ragged");
-    for (; at; ragged->n++) {
+    for (const char *at = text; at; ragged->n++) {
         size_t len = strcspn(at, ",");
         if (!len || len >= BUILD_NAME_MAX || ragged->n == ARG_LIST_MAX)
             return error_set(err, STATUS_INVALID_ARGUMENT,
-                             "--ragged '%.64s': the form is INPUT, or INPUT,INPUT", args->ragged);
+                             "--ragged '%.64s': the form is INPUT, or INPUT,INPUT", text);
         memcpy(w->ragged_names[ragged->n], at, len);
         w->ragged_list[ragged->n] = w->ragged_names[ragged->n];
         for (uint32_t i = 0; i < ragged->n; i++)
@@ -305,10 +301,6 @@ static enum status parse_ragged(const struct model_args *args, struct wishes *w,
         at = at[len] ? at + len + 1 : NULL;
     }
     ragged->inputs = w->ragged_list;
-    ragged->max_length = args->max_length;
-    if (args->max_length == 1 || args->max_length > PLAN_MAX_BATCH)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "--max-length %u: expected 2 to %d",
-                         args->max_length, PLAN_MAX_BATCH);
     return STATUS_OK;
 }
 
@@ -353,7 +345,9 @@ static enum status wishes_parse(const struct model_args *args, struct wishes *w,
         TRY(build_range_parse(args->shapes.list[i], &w->ranges[i], err));
     for (uint32_t i = 0; i < args->profiles.n; i++)
         TRY(build_sizes_parse(args->profiles.list[i], &w->sizes[i], err));
-    return parse_ragged(args, w, err);
+    for (uint32_t i = 0; i < args->ragged.n; i++)
+        TRY(parse_ragged(args->ragged.list[i], w, err));
+    return STATUS_OK;
 }
 
 /* --- served inputs --- */
@@ -584,7 +578,7 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
     TRY(parse_ranges(args, &s->ranges, &s->options, err));
     TRY(wishes_parse(args, s->wishes, err));
     TRY(parse_served(args, &s->served, err));
-    s->options.ragged = args->ragged ? &s->wishes->ragged : NULL;
+    s->options.ragged = args->ragged.n ? &s->wishes->ragged : NULL;
     s->options.n_inputs = s->served.n;
     s->options.n_outputs = s->served.n_outputs;
     if (device && !device->backend->host_memory)

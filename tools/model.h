@@ -22,9 +22,7 @@
 
 struct model_args {
     const char *device, *precision, *timing_cache, *fault, *max_error, *data;
-    struct arg_texts dims, shapes, profiles, values;
-    const char *ragged;
-    uint32_t max_length;
+    struct arg_texts dims, shapes, profiles, values, ragged;
     struct arg_texts input_types, input_scales, input_biases, output_types; /* of a .onnx */
     struct arg_texts ranges, plugins;
     struct arg_texts pin, keep;

@@ -61,11 +61,10 @@ enum build_guard {
 typedef void (*build_sensitivity)(void *user, const struct guard_report *report);
 
 /* Inputs of rows of tokens, of sequences of any lengths (engine/build/ragged.h). One of them may be
- * called a mask. */
+ * called a mask. A range of the second dimension says how long sequences may be. */
 struct build_ragged {
     const char *const *inputs;
     uint32_t n;
-    uint32_t max_length; /* of a sequence; 0: a default */
 };
 
 struct build_options {

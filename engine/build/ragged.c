@@ -15,7 +15,7 @@
 #include "engine/build/instances.h"
 #include "engine/build/ragged_internal.h"
 
-enum { NAME_ROOM = BUILD_NAME_MAX + 8 };
+enum { NAME_ROOM = BUILD_NAME_MAX + 8, DIMS_MAX = 256 };
 
 /* --- what the user says --- */
 
@@ -66,6 +66,8 @@ static enum status check_names(const struct onnx_model *model, const struct buil
 {
     const struct build_ragged *ragged = o->ragged;
     uint32_t rank, masks = 0;
+    if (ragged->n > IR_MAX_IO || o->n_dims > DIMS_MAX || o->n_values > IR_MAX_IO)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--ragged: too many names");
     for (uint32_t i = 0; i < ragged->n; i++) {
         masks += has_mask_in(ragged->inputs[i]);
         if (!has_input(model, ragged->inputs[i]))
@@ -91,33 +93,71 @@ static enum status check_names(const struct onnx_model *model, const struct buil
     return STATUS_OK;
 }
 
+/* Whether the range says at most how long sequences are. */
+static bool range_ok(const struct build_range *r)
+{
+    for (uint32_t d = 2; d < r->rank; d++)
+        if (r->low[d])
+            return false;
+    return r->rank >= 2 && (r->low[0] == 0 || r->low[0] == BUILD_INSTANCES) &&
+           (r->low[1] == 0 || (r->low[1] == 1 && r->high[1] > 1 && r->high[1] <= PLAN_MAX_BATCH));
+}
+
+/* The most tokens of a sequence; 0: nothing is said. */
+static int64_t said_length(const struct build_options *o)
+{
+    int64_t most = 0;
+    for (uint32_t i = 0; i < o->n_shapes; i++)
+        most = o->shapes[i].low[1] ? o->shapes[i].high[1] : most;
+    return most;
+}
+
+static enum status check_ranges(const struct build_options *o, struct error *err)
+{
+    int64_t most = said_length(o);
+    for (uint32_t i = 0; i < o->n_shapes; i++) {
+        const struct build_range *r = &o->shapes[i];
+        if (!is_listed(o->ragged, r->input) || !range_ok(r))
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "--shape %.64s: with --ragged the form is INPUT=*x1..N, of an input "
+                             "that is ragged; N, at most %d, is how long sequences may be",
+                             r->input, PLAN_MAX_BATCH);
+        if (r->low[1] && r->high[1] != most)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "--shape %.64s: sequences of up to %lld tokens, and %lld elsewhere",
+                             r->input, (long long)r->high[1], (long long)most);
+    }
+    return STATUS_OK;
+}
+
 enum status build_ragged_check(const struct onnx_model *model, const struct build_options *o,
                                struct error *err)
 {
     if (precision_is_8bit(o->precision))
         return error_set(err, STATUS_UNIMPLEMENTED, "--ragged goes with floats, not with %s",
                          precision_name(o->precision));
-    if (o->n_dims || o->n_shapes || o->n_sizes || o->n_inputs || o->n_outputs || o->samples)
+    if (o->n_sizes || o->n_inputs || o->n_outputs || o->samples)
         return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "--ragged goes without --dim, --shape, --profiles, --data, and types of "
-                         "inputs and outputs: --batch counts tokens, --max-length says how long "
-                         "sequences are");
+                         "--ragged goes without --profiles, --data, and types of inputs and "
+                         "outputs");
     if (!o->device || !(o->device->backend->features & BACKEND_ATTENTION))
         return error_set(err, STATUS_UNIMPLEMENTED, "--ragged: the device has no attention");
-    return check_names(model, o, err);
+    TRY(check_names(model, o, err));
+    return check_ranges(o, err);
 }
 
 /* --- graphs --- */
 
 static int64_t max_length(const struct build_options *o)
 {
-    return o->ragged->max_length ? o->ragged->max_length : RAGGED_MAX_LENGTH;
+    int64_t said = said_length(o);
+    return said ? said : RAGGED_MAX_LENGTH;
 }
 
 /* The names and numbers that bind the model's dimensions. */
 struct binding {
     char names[2 * IR_MAX_IO][NAME_ROOM];
-    struct onnx_dim dims[2 * IR_MAX_IO];
+    struct onnx_dim dims[2 * IR_MAX_IO + DIMS_MAX];
     struct onnx_value values[IR_MAX_IO + 1];
 };
 
@@ -142,6 +182,8 @@ static struct build_options bind(const struct build_options *o, struct binding *
     own.values = b->values;
     own.dims = b->dims;
     own.n_dims = 2 * ragged->n;
+    for (uint32_t i = 0; i < o->n_dims; i++)
+        b->dims[own.n_dims++] = o->dims[i];
     own.said = true;
     own.layers_apart = true; /* of a chain nothing is known to the proof */
     return own;

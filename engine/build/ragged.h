@@ -26,7 +26,7 @@
 
 enum {
     RAGGED_TOKENS_OF = 16,  /* a batch has a multiple of these tokens */
-    RAGGED_MAX_LENGTH = 512 /* of a sequence, if nobody says */
+    RAGGED_MAX_LENGTH = 512, /* of a sequence, if nobody says */
 };
 
 /* INVALID_ARGUMENT: the inputs named are not those of the model. */

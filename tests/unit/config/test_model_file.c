@@ -272,6 +272,7 @@ static const char *const both_sizes[CONFIG_SIZE_COUNT_] = {
     [CONFIG_SHAPES] = PARAMETER("shape:x", "1..8x2"),
     [CONFIG_PROFILES] = PARAMETER("profiles:seq", "8,16"),
     [CONFIG_VALUES] = PARAMETER("value:s", "7"),
+    [CONFIG_RAGGED] = PARAMETER("ragged:ids", "true"),
     [CONFIG_OUTPUT_TYPES] = PARAMETER("output_type:y", "fp16"),
     [CONFIG_PIN] = PARAMETER("pin:conv 1 + relu", "fp32"),
     [CONFIG_KEEP] = PARAMETER("keep:conv 1", "true"),
