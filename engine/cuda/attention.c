@@ -38,6 +38,24 @@ static bool mask_view(const struct ir_tensor *tensor, enum dtype dtype, struct c
                        cuda_view_broadcast(&mask, &scores, &at->mask));
 }
 
+/* The rows of all instances, which lie one behind the other, as those of one. */
+static bool flat_view(struct kernel_view *v)
+{
+    if (v->stride[0] != v->dim[2] * v->stride[2] && v->dim[0] > 1)
+        return false;
+    v->dim[2] *= v->dim[0];
+    v->dim[0] = 1;
+    v->stride[0] = v->dim[2] * v->stride[2];
+    return true;
+}
+
+static bool flatten(const struct ir_tensor *spans, struct cuda_attention *at)
+{
+    at->spanned = spans != NULL;
+    return !spans ||
+           (flat_view(&at->q) && flat_view(&at->k) && flat_view(&at->v) && flat_view(&at->y));
+}
+
 bool cuda_attention_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                          struct cuda_attention *out)
 {
@@ -50,14 +68,13 @@ bool cuda_attention_read(const struct ir_graph *graph, const struct ir_node *nod
     const struct ir_tensor *q = cuda_input(graph, node, 0);
     const struct ir_tensor *k = at.packed ? q : cuda_input(graph, node, 1);
     const struct ir_tensor *v = at.packed ? q : cuda_input(graph, node, 2);
-    if (node->op != IR_OP_ATTENTION || cuda_input(graph, node, 4) || node->n_outputs != 1 ||
-        node->n_epilogue || heads < 1 || kv < 1 || heads % kv ||
-        !heads_view(q, dtype, heads, all, &at.q) ||
+    if (node->op != IR_OP_ATTENTION || node->n_outputs != 1 || node->n_epilogue || heads < 1 ||
+        kv < 1 || heads % kv || !heads_view(q, dtype, heads, all, &at.q) ||
         !heads_view(k, dtype, kv, at.packed ? all : kv, &at.k) ||
         !heads_view(v, dtype, kv, at.packed ? all : kv, &at.v) ||
         !heads_view(ir_tensor(graph, node->outputs[0]), dtype, heads, heads, &at.y) ||
         !mask_view(cuda_input(graph, node, 3), dtype, &at) ||
-        !own_stored_output(graph, node, &at.y))
+        !flatten(cuda_input(graph, node, 4), &at) || !own_stored_output(graph, node, &at.y))
         return false;
     uint64_t head = (uint64_t)at.q.dim[3] * dtype_size((enum dtype)at.q.dtype);
     at.k_offset = (uint64_t)heads * head;
@@ -72,5 +89,6 @@ void cuda_attention_bind(struct cuda_attention *at, void *const *inputs, void *c
     at->k.data = at->packed ? (char *)inputs[0] + at->k_offset : inputs[1];
     at->v.data = at->packed ? (char *)inputs[0] + at->v_offset : inputs[2];
     at->mask.data = at->masked ? inputs[3] : NULL;
+    at->spans = at->spanned ? inputs[4] : NULL;
     at->y.data = outputs[0];
 }

@@ -15,6 +15,8 @@ struct cuda_attention {
      * where it broadcasts, of q's type or BOOL. All without data. */
     struct kernel_view q, k, v, mask, y;
     bool packed, masked, causal;
+    bool spanned; /* spans say which keys are seen; N is 1, with the rows of all instances */
+    const int32_t *spans;
     float scale;
     uint64_t k_offset, v_offset; /* bytes, within the packed tensor */
 };

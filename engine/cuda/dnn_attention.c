@@ -58,7 +58,7 @@ static bool attention_read(const struct ir_graph *graph, const struct ir_node *n
     memset(out, 0, sizeof(*out));
     struct cuda_attention *at = &out->views;
     struct attention_spec *s = &out->spec;
-    if (!cuda_attention_read(graph, node, dtype, at))
+    if (!cuda_attention_read(graph, node, dtype, at) || at->spanned)
         return false;
     int64_t queries = at->q.dim[2], keys = at->k.dim[2];
     s->io = at->q.dtype;

@@ -43,6 +43,8 @@ static struct kernel_attention arguments(struct cuda_attention *at, bool dry, vo
 {
     if (dry)
         at->mask.data = at->masked ? at : NULL;
+    if (dry)
+        at->spans = at->spanned ? (const int32_t *)(const void *)at : NULL;
     return (struct kernel_attention){
         .q = &at->q,
         .k = &at->k,
@@ -52,6 +54,7 @@ static struct kernel_attention arguments(struct cuda_attention *at, bool dry, vo
         .scale = at->scale,
         .causal = at->causal,
         .workspace = workspace,
+        .spans = at->spans,
     };
 }
 

@@ -44,6 +44,10 @@ __device__ __forceinline__ float plain_mask(const struct problem &p, float score
     if (key >= p.sk || (p.causal && key > query + p.sk - p.sq))
         return -INFINITY;
     int64_t at = mask + query * p.mask_q + key * p.mask_k;
+    if (p.spans) {
+        struct attention::span s = attention::span_of(p, query);
+        return key >= s.begin && key < s.end ? score : -INFINITY;
+    }
     if (!p.mask)
         return score;
     if (p.mask_bool)
@@ -89,8 +93,11 @@ __global__ void __launch_bounds__(PLAIN_WARPS * 32) plain_kernel(struct problem 
     plain_load<T, MOST>(q_tile, MOST, attention::head_of<T>(p.q, n, h), p.q.s,
                         PLAIN_WARPS * PLAIN_QUERIES, first, p.sq, p.d);
     int seen = p.causal ? min(p.sk, first + PLAIN_WARPS * PLAIN_QUERIES + p.sk - p.sq) : p.sk;
+    struct attention::span all = {0, p.spans ? 0 : seen};
+    for (int i = 0; p.spans && i < PLAIN_WARPS * PLAIN_QUERIES && first + i < p.sq; i++)
+        all = attention::span_join(all, attention::span_of(p, first + i));
     first += warp * PLAIN_QUERIES;
-    for (int t = 0; t < seen; t += 32) {
+    for (int t = all.begin; t < all.end; t += 32) {
         __syncthreads();
         plain_load<T, MOST>(k_tile, PITCH, k, p.k.s, 32, t, p.sk, p.d);
         plain_load<T, MOST>(v_tile, MOST, v, p.v.s, 32, t, p.sk, p.e);
@@ -208,6 +215,9 @@ bool problem_of(const struct kernel_attention *a, struct problem *p)
                 in_chunks(p->y, p->e);
     p->group = 1;
     p->splits = 1;
+    p->spans = a->spans;
+    if (a->spans && (p->batch != 1 || p->sq != p->sk || (a->mask && a->mask->data)))
+        return false;
     return set_mask(a->mask, q, p);
 }
 
@@ -244,6 +254,8 @@ bool cut_problem(const struct kernel_call *call, int32_t variant, struct problem
     p->rows = (int32_t)(group * p->sq);
     p->items = (int32_t)items;
     p->q_tiles = (int32_t)kernel_ceil_div(p->rows, block);
+    if (variant == KERNEL_ATTENTION_PARTS && p->spans)
+        return false;
     if (variant == KERNEL_ATTENTION_PARTS)
         p->splits = attention::splits_of(call, *p);
     return variant != KERNEL_ATTENTION_PARTS || p->splits > 1;
@@ -252,7 +264,8 @@ bool cut_problem(const struct kernel_call *call, int32_t variant, struct problem
 /* Few queries leave most of a product's 64 rows idle; results are copied as they are. */
 cudaError_t launch_pass(const struct kernel_call *call, int32_t dtype, const struct problem &p)
 {
-    if (call->capability != 90 || p.sq <= QUERIES_IDLE || !(p.scale > 0) || p.to.step != 0)
+    if (call->capability != 90 || p.spans || p.sq <= QUERIES_IDLE || !(p.scale > 0) ||
+        p.to.step != 0)
         return cudaErrorNotSupported;
     return dtype == DTYPE_F16 ? attention::pass_launch_f16(call, p)
                               : attention::pass_launch_bf16(call, p);

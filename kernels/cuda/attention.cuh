@@ -13,8 +13,8 @@ constexpr int KEY_MASK_MAX = 4096; /* keys whose mask is kept in shared memory a
 constexpr int SPLITS_MAX = 32;
 constexpr float LOG2_E = 1.4426950408889634f;
 
-/* NONE; one row for all queries of a block; a row for each query. */
-enum mask_kind { MASK_NONE, MASK_KEYS, MASK_FULL };
+/* NONE; one row for all queries of a block; a row for each query; a range of keys for each. */
+enum mask_kind { MASK_NONE, MASK_KEYS, MASK_FULL, MASK_SPANS };
 
 struct operand {
     const void *data;
@@ -25,6 +25,7 @@ struct problem {
     struct operand q, k, v, y;
     struct bytes_side to; /* y, if it is stored in 8 bits by a scale; else its step is 0 */
     const void *mask;     /* NULL: none */
+    const int32_t *spans; /* [sq][2]; NULL: none */
     int64_t mask_n, mask_h, mask_q, mask_k;
     int64_t mask_batches; /* they repeat */
     int64_t batch;
@@ -59,6 +60,32 @@ __device__ __forceinline__ void store_bytes(const struct problem &p, int64_t at,
 template <typename T> __device__ const T *head_of(const struct operand &x, int64_t n, int64_t h)
 {
     return static_cast<const T *>(x.data) + n * x.n + h * x.h;
+}
+
+/* The keys that a query sees; begin is 0 and end too if there are none. */
+struct span {
+    int32_t begin, end;
+};
+
+__device__ __forceinline__ struct span span_of(const struct problem &p, int query)
+{
+    query = min(query, p.sq - 1);
+    struct span s = {max(p.spans[2 * query], 0), min(p.spans[2 * query + 1], p.sk)};
+    if (p.causal)
+        s.end = min(s.end, query + 1);
+    if (s.begin >= s.end)
+        s = {0, 0};
+    return s;
+}
+
+/* What both see together. */
+__device__ __forceinline__ struct span span_join(struct span a, struct span b)
+{
+    if (a.begin == a.end)
+        return b;
+    if (b.begin == b.end)
+        return a;
+    return {min(a.begin, b.begin), max(a.end, b.end)};
 }
 
 /* Row `r` of an item is query `i` of its head `h`. */

@@ -18,6 +18,10 @@
  * from (l % 4) * KEYS / 4 on, which makes 16-byte loads of its mask. Softmax does not care, and the
  * values are read by the same permutation.
  *
+ * With spans each query sees a range of keys. A block reads the tiles that its queries see
+ * together, and a warp does the steps that its own do: sequences that lie one behind the other cost
+ * what they would cost alone, but for the blocks that lie across two.
+ *
  * Scores with a mask stay in natural units until the maximum is subtracted: masks go down to the
  * type's lowest number, which a factor of log2(e) would make infinite. A row of nothing but -inf
  * gives zeros.
@@ -123,18 +127,36 @@ __device__ __forceinline__ void soften(struct running<DP> &state, float (*s)[4],
             state.o[j][i] *= shrink[i >> 1];
 }
 
+/* What `n` rows from the first one on see together; all lanes of a warp get it. */
+__device__ __forceinline__ struct span spans_of(const struct problem &p, int first, int n)
+{
+    struct span all = {0, 0};
+    for (int row = first + (int)threadIdx.x % 32; row < min(first + n, p.rows); row += 32)
+        all = span_join(all, span_of(p, place_of(p, row).i));
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        struct span other = {__shfl_xor_sync(0xffffffff, all.begin, step),
+                             __shfl_xor_sync(0xffffffff, all.end, step)};
+        all = span_join(all, other);
+    }
+    return all;
+}
+
 /* --- a warp's step --- */
 
 template <typename T, int DP, int MT, int KW, int MASK> struct warp_work {
     using S = shape<DP, MT, KW, MASK>;
     static constexpr int KEYS = S::KEYS, PER = KEYS / 4;
-    static constexpr bool WIDE = MASK != MASK_NONE && number_of<T>::dtype == DTYPE_BF16;
+    static constexpr bool ADDS = MASK == MASK_KEYS || MASK == MASK_FULL;
+    static constexpr bool WIDE = ADDS && number_of<T>::dtype == DTYPE_BF16;
 
     struct running<DP> state[MT];
     uint32_t a[S::HELD ? MT : 1][S::HELD ? DP / 16 : 1][4]; /* fragments of the queries */
     const T *queries;                                       /* this warp's, in shared memory */
     int seen[MT][2];                                        /* how many keys the lane's rows see */
+    int since[MT][2];                                       /* of spans: the first one */
     int seen_least;                                         /* by any row */
+    struct span all;                                        /* of spans: of all the warp's rows */
     float scale, unit;
 
     __device__ __forceinline__ void query_fragment(uint32_t (&to)[4], int m, int ks) const
@@ -148,7 +170,7 @@ template <typename T, int DP, int MT, int KW, int MASK> struct warp_work {
         int lane = (int)threadIdx.x % 32;
         queries = from;
         scale = p.scale;
-        unit = MASK == MASK_NONE ? p.scale * LOG2_E : LOG2_E;
+        unit = ADDS ? LOG2_E : p.scale * LOG2_E;
         seen_least = !p.causal ? p.sk : p.group > 1 ? 0 : max(0, first + p.sk - p.sq + 1);
 #pragma unroll
         for (int m = 0; m < MT; m++) {
@@ -156,6 +178,11 @@ template <typename T, int DP, int MT, int KW, int MASK> struct warp_work {
             for (int r = 0; r < 2; r++) {
                 int i = place_of(p, first + m * QUERIES + r * 8 + lane / 4).i;
                 seen[m][r] = p.causal ? min(p.sk, i + p.sk - p.sq + 1) : p.sk;
+                if constexpr (MASK == MASK_SPANS) {
+                    struct span own = span_of(p, i);
+                    since[m][r] = own.begin;
+                    seen[m][r] = own.end;
+                }
                 state[m].highest[r] = -INFINITY;
                 state[m].sum[r] = 0;
             }
@@ -169,6 +196,8 @@ template <typename T, int DP, int MT, int KW, int MASK> struct warp_work {
                 for (int ks = 0; ks < DP / 16; ks++)
                     query_fragment(a[m][ks], m, ks);
         }
+        if constexpr (MASK == MASK_SPANS)
+            all = spans_of(p, first, MT * QUERIES);
     }
 
     __device__ __forceinline__ void scores(float (&s)[MT][KEYS / 8][4], const T *k) const
@@ -235,14 +264,15 @@ template <typename T, int DP, int MT, int KW, int MASK> struct warp_work {
     /* Sets the scores of keys that a row does not see to -inf. */
     __device__ __forceinline__ void hide(float (&s)[MT][KEYS / 8][4], int key) const
     {
-        if (key + KEYS <= seen_least)
+        if (MASK != MASK_SPANS && key + KEYS <= seen_least)
             return;
         key += (int)threadIdx.x % 4 * PER;
 #pragma unroll
         for (int m = 0; m < MT; m++)
 #pragma unroll
             for (int i = 0; i < KEYS / 2; i++)
-                if (key + (i >> 2) * 2 + (i & 1) >= seen[m][i >> 1 & 1])
+                if (key + (i >> 2) * 2 + (i & 1) >= seen[m][i >> 1 & 1] ||
+                    (MASK == MASK_SPANS && key + (i >> 2) * 2 + (i & 1) < since[m][i >> 1 & 1]))
                     s[m][i >> 2][i & 3] = -INFINITY;
     }
 
@@ -456,7 +486,7 @@ struct block_work {
     int32_t begin, end; /* tiles of keys */
 };
 
-template <int TILE>
+template <int TILE, int MASK>
 __device__ __forceinline__ struct block_work block_work_of(const struct problem &p, int rows)
 {
     struct block_work w;
@@ -474,6 +504,11 @@ __device__ __forceinline__ struct block_work block_work_of(const struct problem 
         keys = max(0, min(w.first + rows, p.sq) + p.sk - p.sq);
     w.begin = 0;
     w.end = (keys + TILE - 1) / TILE;
+    if constexpr (MASK == MASK_SPANS) {
+        struct span all = spans_of(p, w.first, rows);
+        w.begin = all.begin / TILE;
+        w.end = (all.end + TILE - 1) / TILE;
+    }
     if (p.splits > 1) {
         int share = (w.end + p.splits - 1) / p.splits;
         w.begin = min(w.end, split * share);
@@ -493,7 +528,7 @@ __global__ void __launch_bounds__(shape<DP, MT, KW, MASK>::THREADS, shape<DP, MT
     int slot = S::slot(rows);
     T *queries = shared + p.region;
     float *key_mask = reinterpret_cast<float *>(queries + rows * DP);
-    struct block_work b = block_work_of<TILE>(p, rows);
+    struct block_work b = block_work_of<TILE, MASK>(p, rows);
     const T *k = head_of<T>(p.k, b.n, b.h / p.shared_by);
     const T *v = head_of<T>(p.v, b.n, b.h / p.shared_by);
     int64_t mask_from = b.n % p.mask_batches * p.mask_n + b.h * p.mask_h;
@@ -521,7 +556,11 @@ __global__ void __launch_bounds__(shape<DP, MT, KW, MASK>::THREADS, shape<DP, MT
     warp_work<T, DP, MT, KW, MASK> work;
     work.begin(p, queries + mine * DP, b.first + mine);
     int last = b.first + mine + MT * QUERIES; /* keys that any of the warp's rows sees */
-    int seen_most = p.causal && p.group == 1 ? last + p.sk - p.sq : p.sk;
+    int seen_most = p.causal && p.group == 1 ? last + p.sk - p.sq : p.sk, seen_first = 0;
+    if constexpr (MASK == MASK_SPANS) {
+        seen_first = work.all.begin;
+        seen_most = work.all.end;
+    }
     for (int t = b.begin; t < b.end; t++) {
         const T *stage = shared + (t - b.begin) % p.slots * slot;
         copy_async_wait<STAGES - 2>();
@@ -532,6 +571,8 @@ __global__ void __launch_bounds__(shape<DP, MT, KW, MASK>::THREADS, shape<DP, MT
             int key = t * TILE + in_tile;
             if (key >= p.sk || key >= seen_most)
                 break;
+            if (MASK == MASK_SPANS && key + KEYS <= seen_first)
+                continue;
             work.step(stage + in_tile * DP, stage + (TILE + in_tile) * DP,
                       stage + 2 * TILE * DP + mine * S::MASK_PITCH + in_tile, key_mask,
                       key - b.begin * TILE, key);
@@ -604,7 +645,7 @@ cudaError_t launch_kernel(const struct kernel_call *call, struct problem p, int 
         return code;
     constexpr bool WIDE = warp_work<T, DP, MT, KW, MASK>::WIDE;
     int64_t threads = (int64_t)p.items * p.q_tiles * QUERIES * (DP / 8);
-    float unit = MASK == MASK_NONE ? p.scale * LOG2_E : LOG2_E;
+    float unit = warp_work<T, DP, MT, KW, MASK>::ADDS ? LOG2_E : p.scale * LOG2_E;
     return KERNEL_LAUNCH((combine_kernel<T, DP, WIDE>), (unsigned)kernel_ceil_div(threads, 256),
                          256, 0, call, p, unit);
 }
@@ -625,6 +666,8 @@ template <typename T, int DP>
 cudaError_t launch_columns(const struct kernel_call *call, const struct problem &p, struct cut cut)
 {
     bool one_row = p.mask_q == 0 && (p.mask_h == 0 || p.group == 1) && p.sk <= KEY_MASK_MAX;
+    if (p.spans)
+        return launch_cut<T, DP, MASK_SPANS>(call, p, cut);
     if (!p.mask)
         return launch_cut<T, DP, MASK_NONE>(call, p, cut);
     return one_row ? launch_cut<T, DP, MASK_KEYS>(call, p, cut)

@@ -637,12 +637,16 @@ enum {
  * of columns, which is 1; F16 or BF16 (tensor cores) or F32 (plain arithmetic); D, E <= 256.
  * Head h of q reads head h / (H / Hk) of k. mask: dims [N or a divisor,H,Sq,Sk], stride 0 where
  * it broadcasts, of q's type or BOOL (false hides a key); data NULL: none. causal: query i sees
- * keys up to i + Sk - Sq. A query that sees no key gives zeros. y may be 8 bits by a scale. */
+ * keys up to i + Sk - Sq. A query that sees no key gives zeros. y may be 8 bits by a scale.
+ * spans [Sq,2] (NULL: none): query i sees the keys from spans[i][0] on to that before spans[i][1],
+ * of those that there are; a block reads no others. Then N is 1, Sq is Sk, and there is no mask.
+ * PARTS and the PASS variants take none. */
 struct kernel_attention {
     const struct kernel_view *q, *k, *v, *mask, *y;
     float scale;
     bool causal;
     void *workspace; /* kernel_attention_workspace bytes, aligned to 16 */
+    const int32_t *spans;
 };
 cudaError_t kernel_attention(const struct kernel_call *call, const struct kernel_attention *a);
 /* The variant that stands for 0; 0: there is none. */

@@ -37,6 +37,22 @@ static uint32_t attention_mask(struct ir_graph *g, uint64_t *random, int64_t n, 
     }
 }
 
+/* Sequences of up to 100 rows, one behind the other; some rows see nothing. */
+static uint32_t attention_spans(struct ir_graph *g, uint64_t *random, int64_t n, int64_t s)
+{
+    const struct shape shape = DIMS(n, s, 2);
+    int32_t rows = (int32_t)(n * s), first = 0, end;
+    int32_t *data = arena_array(g->arena, (size_t)rows * 2, sizeof(*data));
+    for (; data && first < rows; first = end) {
+        end = MIN(first + (int32_t)between(random, 1, 100), rows);
+        for (int32_t i = first; i < end; i++) {
+            data[2 * i] = first;
+            data[2 * i + 1] = chance(random, 3) ? first : end;
+        }
+    }
+    return data ? ir_constant_add(g, "spans", DTYPE_I32, &shape, data) : IR_NONE;
+}
+
 /* [n,s,h*d], or with the heads first. */
 static uint32_t attention_operand(struct ir_graph *g, uint64_t *random, int64_t n, int64_t s,
                                   int64_t h, int64_t d)
@@ -50,16 +66,24 @@ static bool attention(struct ir_graph *g, uint64_t *random, int64_t sq, int64_t 
     int64_t n = between(random, 1, 3), kv = PICK(random, 1, 2, 3),
             h = kv * PICK(random, 1, 1, 2, 4);
     bool packed = sq == sk && d == e && chance(random, 40);
-    uint32_t in[4] = {IR_NONE, IR_NONE, IR_NONE, IR_NONE};
+    bool spans = sq == sk && chance(random, 25);
+    uint32_t in[5] = {IR_NONE, IR_NONE, IR_NONE, IR_NONE, IR_NONE};
     if (packed) {
         in[0] = add_input(g, DTYPE_F32, DIMS(n, sq, (h + 2 * kv) * d));
+    } else if (spans) {
+        in[0] = add_input(g, DTYPE_F32, DIMS(n, sq, h * d));
+        in[1] = add_input(g, DTYPE_F32, DIMS(n, sq, kv * d));
+        in[2] = add_input(g, DTYPE_F32, DIMS(n, sq, kv * e));
     } else {
         in[0] = attention_operand(g, random, n, sq, h, d);
         in[1] = attention_operand(g, random, n, sk, kv, d);
         in[2] = attention_operand(g, random, n, sk, kv, e);
     }
-    in[3] = attention_mask(g, random, n, h, sq, sk);
-    uint32_t node = ir_node_add(g, IR_OP_ATTENTION, "attention", 4, in);
+    if (spans)
+        in[4] = attention_spans(g, random, n, sq);
+    else
+        in[3] = attention_mask(g, random, n, h, sq, sk);
+    uint32_t node = ir_node_add(g, IR_OP_ATTENTION, "attention", 5, in);
     return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_HEADS, h) &&
            ir_attr_set_int(g, node, IR_ATTR_KV_HEADS, kv) &&
            ir_attr_set_int(g, node, IR_ATTR_CAUSAL, chance(random, 30)) &&

@@ -33,8 +33,8 @@ enum mask { NONE, KEYS, QUERIES, HEADS, ALL, COLUMN, BOOLS };
 
 struct attention {
     int64_t n, queries, keys, heads, head;
-    int64_t kv_heads;           /* 0: as many */
-    bool packed, causal, first; /* first: heads first */
+    int64_t kv_heads;                  /* 0: as many */
+    bool packed, causal, spans, first; /* first: heads first */
     enum mask mask;
 };
 
@@ -64,13 +64,16 @@ static struct ir_graph *make(const struct attention *a)
     struct ir_graph *g = ir_graph_new();
     int64_t kv = a->kv_heads ? a->kv_heads : a->heads;
     struct error err = {0};
-    uint32_t in[4] = {tensor(g, a, a->queries, a->packed ? a->heads + 2 * kv : a->heads), IR_NONE,
-                      IR_NONE, mask(g, a)};
+    uint32_t in[5] = {tensor(g, a, a->queries, a->packed ? a->heads + 2 * kv : a->heads), IR_NONE,
+                      IR_NONE, mask(g, a), IR_NONE};
     if (!a->packed) {
         in[1] = tensor(g, a, a->keys, kv);
         in[2] = tensor(g, a, a->keys, kv);
     }
-    uint32_t node = ir_node_add(g, IR_OP_ATTENTION, "attention", 4, in);
+    const struct shape spans = {.rank = 3, .dim = {a->n, a->queries, 2}};
+    if (a->spans)
+        in[4] = ir_tensor_add(g, "spans", DTYPE_I32, &spans);
+    uint32_t node = ir_node_add(g, IR_OP_ATTENTION, "attention", 5, in);
     assert_true(ir_attr_set_int(g, node, IR_ATTR_HEADS, a->heads));
     assert_true(ir_attr_set_int(g, node, IR_ATTR_PACKED, a->packed));
     assert_true(ir_attr_set_int(g, node, IR_ATTR_KV_HEADS, a->kv_heads));
@@ -115,6 +118,8 @@ static void takes_half_types(void **state UNUSED)
     expect(&a, true);
     a.packed = true;
     expect(&a, true);
+    a.spans = true; /* it would see all keys */
+    expect(&a, false);
     a = (struct attention){.n = 1, .queries = 7, .keys = 197, .heads = 4, .head = 80};
     expect(&a, true);
     a.first = true;

@@ -15,16 +15,17 @@ struct attention_case {
     bool packed, causal, bools, first; /* first: heads first, but for y */
     enum mask mask;
     int first_variant;
+    bool spans;
 };
 
 static void case_text(const struct attention_case *c, int variant, char *out, size_t size)
 {
     snprintf(out, size,
              "%s n %d heads %d / %d sq %d sk %d d %d e %d packed %d causal %d bools %d first %d "
-             "mask %d variant %d",
+             "mask %d spans %d variant %d",
              dtype_name(c->dtype), (int)c->n, (int)c->heads, (int)c->kv_heads, (int)c->sq,
              (int)c->sk, (int)c->d, (int)c->e, c->packed, c->causal, c->bools, c->first,
-             (int)c->mask, variant);
+             (int)c->mask, c->spans, variant);
 }
 
 /* [N,S,H*D] as [N,H,S,D], from column `first` of each row on. */
@@ -76,6 +77,8 @@ static bool pass_takes(const struct attention_case *c, int variant)
                 {208, 256, INT64_MAX, 33, 64, NONE},
                 {0, INT64_MAX, INT64_MAX, 1, 128, MASKS}};
     int row = variant - KERNEL_ATTENTION_PASS_PAIR;
+    if (c->spans)
+        return false;
     int64_t columns = c->d > c->e ? c->d : c->e;
     return c->dtype != DTYPE_F32 && c->sq > 16 && c->d % 8 == 0 && c->e % 8 == 0 &&
            c->sk > pass[row].more_than && c->sk <= pass[row].keys && c->sq <= pass[row].queries &&
@@ -97,7 +100,8 @@ static bool takes(const struct attention_case *c, int variant)
     if (c->dtype == DTYPE_F32 || variant > KERNEL_ATTENTION_PARTS ||
         (wide && (c->d > 128 || c->e > 128)))
         return false;
-    return c->sq > idle[variant] && (variant != KERNEL_ATTENTION_PARTS || c->sk > 64);
+    return c->sq > idle[variant] &&
+           (variant != KERNEL_ATTENTION_PARTS || (c->sk > 64 && !c->spans));
 }
 
 /* Every variant against what is in y. */
@@ -140,6 +144,24 @@ static struct kernel_view operand_view(const struct attention_case *c, const str
     return c->first ? a->view : heads_of(a, heads, d, 0);
 }
 
+/* Sequences of up to 90 rows, one behind the other. Some rows see nothing, or name keys that are
+ * not there. */
+static int32_t *spans_new(const struct attention_case *c)
+{
+    int32_t *spans = malloc((size_t)c->sq * 2 * sizeof(*spans)), first = 0, rows = (int32_t)c->sq;
+    while (first < rows) {
+        int32_t end = first + 1 + (int32_t)array_draw(90);
+        end = end < rows ? end : rows;
+        for (int32_t i = first; i < end; i++) {
+            int odd = (int)array_draw(30);
+            spans[2 * i] = odd == 0 ? end : odd == 1 ? -3 : first;
+            spans[2 * i + 1] = odd == 2 ? rows + 5 : end;
+        }
+        first = end;
+    }
+    return spans;
+}
+
 static void check_case(const struct attention_case *c)
 {
     int64_t all = c->packed ? c->heads + 2 * c->kv_heads : c->heads;
@@ -151,6 +173,9 @@ static void check_case(const struct attention_case *c)
                                 .scale = 0.7,
                                 .packed = c->packed,
                                 .causal = c->causal};
+    int32_t *spans = c->spans ? spans_new(c) : NULL;
+    struct tensor_view pairs = {DTYPE_I32, {3, {1, c->sq, 2}}, spans};
+    how.spans = c->spans ? &pairs : NULL;
     struct tensor_view bytes = {DTYPE_BOOL, mask.dense.shape, mask.view.data};
     struct tensor_view hides = c->bools ? bytes : mask.dense;
     void *scratch = malloc(ref_attention_scratch(c->sk));
@@ -172,8 +197,9 @@ static void check_case(const struct attention_case *c)
         mv.dim[d] = d == 0 && mv.dim[d] > 1 ? mv.dim[d] : full[d]; /* fewer batches repeat */
     }
     mv.data = c->mask ? mv.data : NULL;
-    const struct kernel_attention a = {&qv, &kv, &vv, &mv, &yv, 0.7f, c->causal, NULL};
+    const struct kernel_attention a = {&qv, &kv, &vv, &mv, &yv, 0.7f, c->causal, NULL, spans};
     check_variants(c, &a, &y);
+    free(spans);
     array_free(&q), array_free(&k), array_free(&v), array_free(&y), array_free(&mask);
 }
 
@@ -230,6 +256,25 @@ static void test_exact(void **state)
         check_case(&cases[i]);
 }
 
+/* Sequences in rows one behind the other. */
+static void test_spans(void **state)
+{
+    (void)state;
+    static const struct attention_case cases[] = {
+        {DTYPE_F16, 1, 2, 2, 200, 200, 64, 64, .packed = true, .spans = true},
+        {DTYPE_F16, 1, 2, 2, 129, 129, 64, 64, .packed = true, .causal = true, .spans = true},
+        {DTYPE_BF16, 1, 2, 1, 150, 150, 32, 32, .spans = true},
+        {DTYPE_F16, 1, 4, 2, 70, 70, 128, 128, .causal = true, .spans = true},
+        {DTYPE_F16, 1, 1, 1, 90, 90, 40, 24, .spans = true},
+        {DTYPE_BF16, 1, 1, 1, 40, 40, 256, 256, .spans = true},
+        {DTYPE_F16, 1, 1, 1, 1, 1, 64, 64, .spans = true},
+        {DTYPE_F32, 1, 3, 3, 100, 100, 16, 16, .packed = true, .spans = true},
+        {DTYPE_F32, 1, 2, 1, 33, 33, 20, 12, .causal = true, .spans = true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        check_case(&cases[i]);
+}
+
 /* A row without a single key gives zeros, one with an infinite value or NaN gives NaN, and one with
  * the lowest number for each key the mean of all, as in the reference. */
 static void test_not_finite(void **state)
@@ -260,7 +305,8 @@ static void test_not_finite(void **state)
             struct kernel_view qv = heads_of(&q, 1, 64, 0), kv = heads_of(&k, 1, 64, 0);
             struct kernel_view vv = heads_of(&v, 1, 64, 0), yv = heads_of(&y, 1, 64, 0);
             struct kernel_call call = {.variant = variant, .capability = 90};
-            const struct kernel_attention a = {&qv, &kv, &vv, &mask.view, &yv, 1, false, NULL};
+            const struct kernel_attention a = {&qv, &kv,   &vv,  &mask.view, &yv,
+                                               1,   false, NULL, NULL};
             array_poison(&y);
             assert_int_equal(kernel_attention(&call, &a), cudaSuccess);
             char what[64];
@@ -297,7 +343,7 @@ static void test_pass(void **state)
     struct kernel_call old = {.dry = true, .variant = KERNEL_ATTENTION_PASS_BLOCKS};
     struct array q = ARRAY(DTYPE_F16, NULL, 1, 64, 64);
     struct kernel_view qv = heads_of(&q, 1, 64, 0), none = {0};
-    const struct kernel_attention a = {&qv, &qv, &qv, &none, &qv, 1, false, NULL};
+    const struct kernel_attention a = {&qv, &qv, &qv, &none, &qv, 1, false, NULL, NULL};
     for (old.capability = 80; old.capability <= 100; old.capability += 10)
         assert_int_equal(kernel_attention(&old, &a),
                          old.capability == 90 ? cudaSuccess : cudaErrorNotSupported);
@@ -309,7 +355,7 @@ static cudaError_t ask(const struct kernel_view *q, const struct kernel_view *k,
 {
     struct kernel_view none = {0};
     struct kernel_call dry = {.dry = true, .variant = variant};
-    const struct kernel_attention a = {q, k, q, &none, q, scale, false, NULL};
+    const struct kernel_attention a = {q, k, q, &none, q, scale, false, NULL, NULL};
     return kernel_attention(&dry, &a);
 }
 
@@ -338,7 +384,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),  cmocka_unit_test(test_exact),
         cmocka_unit_test(test_pass),    cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_spans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
