@@ -158,13 +158,16 @@ static enum status take_shape(const struct inferd_engine_context *c, uint32_t in
     if (!shape_bytes(&shape, b->dtype, &needed) || needed != bytes)
         return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': %zu bytes, its shape has %zu",
                          b->name, bytes, needed);
+    out->shape = shape;
+    out->instances = 1;
+    if (c->info->ragged) /* tokens are counted once all inputs are there */
+        return STATUS_OK;
     int64_t n = c->info->batched && !(axes && axes->shared) ? dim[axes ? axes->batch : 0] : 0;
     if (n < 0 || n > c->info->max_batch || (!n && engine_count_of(c->info, axes, 2) == 2))
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "input '%s': %lld instances, the plan takes 1 to %u", b->name,
                          (long long)n, c->info->max_batch);
     out->instances = c->info->batched ? (uint32_t)n : 1;
-    out->shape = shape;
     return STATUS_OK;
 }
 
@@ -345,11 +348,15 @@ static enum status check_room(const struct inferd_engine_context *c, struct erro
     return STATUS_OK;
 }
 
-static enum status check_masks(const struct inferd_engine_context *c, struct error *err)
+/* What only numbers tell: whether masks hide padding, and how many tokens there are. */
+static enum status check_masks(struct inferd_engine_context *c, struct error *err)
 {
     struct engine_span spans[IR_MAX_IO];
     for (uint32_t i = 0; i < c->info->n_inputs; i++)
         spans[i] = c->inputs[i].spans[0];
+    if (c->info->ragged)
+        return engine_ragged_instances(c->info, c->request.values, spans, &c->request.instances,
+                                       err);
     return engine_masks_check(c->info, c->point, c->request.values, c->request.instances, spans,
                               err);
 }
@@ -368,10 +375,12 @@ static enum status enqueue(struct inferd_engine_context *c, struct error *err)
     c->request = request;
     TRY(check_masks(c, err));
     TRY(check_room(c, err));
-    const struct engine_batch batch = {
-        .point = c->point, .instances = n, .requests = &c->request, .n_requests = 1};
+    const struct engine_batch batch = {.point = c->point,
+                                       .instances = c->request.instances,
+                                       .requests = &c->request,
+                                       .n_requests = 1};
     TRY(context_enqueue_batch(c->ctx, &batch, c->inputs, c->output, err));
-    c->running = n;
+    c->running = c->request.instances;
     return STATUS_OK;
 }
 

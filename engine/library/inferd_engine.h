@@ -339,7 +339,8 @@ INFERD_ENGINE_CALL enum inferd_engine_status inferd_engine_bind_output(
     struct inferd_engine_error *err);
 
 /* Starts a batch. All inputs must be bound, and those of a batched plan to the same number of
- * instances. */
+ * instances. Those of a ragged plan (inferctl build --ragged) are bound with the shapes of their
+ * sequences; its instances are tokens, which are counted here by the mask. */
 INFERD_ENGINE_CALL enum inferd_engine_status inferd_engine_enqueue(
     struct inferd_engine_context *ctx, struct inferd_engine_error *err);
 

@@ -488,6 +488,31 @@ static void takes_sizes(const char *path)
     close_all(&a);
 }
 
+/* The plan is ragged: y is twice x [sequences, tokens, 3], where the mask has a token. */
+static void takes_sequences(const char *path)
+{
+    enum { N = 2, S = 3, WIDTH = 3 };
+    static const int64_t dims[] = {N, S, WIDTH}, mask_dims[] = {N, S};
+    int64_t mask[N][S] = {{1, 1, 0}, {1, 0, 0}};
+    float x[N][S][WIDTH], y[N][S][WIDTH];
+    struct all a;
+    for (int i = 0; i < N * S * WIDTH; i++)
+        (&x[0][0][0])[i] = (float)(i + 1);
+    EXPECT(!open_all(&a, path, NULL));
+    EXPECT(!inferd_engine_bind_input(a.ctx, 0, x, sizeof(x), 3, dims, &err));
+    EXPECT(!inferd_engine_bind_input(a.ctx, 1, mask, sizeof(mask), 2, mask_dims, &err));
+    EXPECT(!inferd_engine_bind_output(a.ctx, 0, y, sizeof(y), &err));
+    EXPECT(!inferd_engine_enqueue(a.ctx, &err));
+    EXPECT(!inferd_engine_wait(a.ctx, NULL, &err));
+    for (int n = 0; n < N; n++)
+        for (int s = 0; s < S; s++)
+            for (int i = 0; i < WIDTH; i++)
+                EXPECT(y[n][s][i] == (mask[n][s] ? 2 * x[n][s][i] : 0));
+    mask[1][2] = 1;
+    FAILS(inferd_engine_enqueue(a.ctx, &err), INVALID_ARGUMENT, "row 1 hides token 1");
+    close_all(&a);
+}
+
 static const struct {
     const char *name;
     void (*run)(const char *path);
@@ -507,6 +532,10 @@ int main(int argc, char **argv)
     fill();
     if (argc == 3 && !strcmp(argv[1], "takes_sizes")) { /* of another plan */
         takes_sizes(argv[2]);
+        return 0;
+    }
+    if (argc == 3 && !strcmp(argv[1], "takes_sequences")) { /* likewise */
+        takes_sequences(argv[2]);
         return 0;
     }
     for (size_t i = 0; argc == 3 && i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -81,6 +81,21 @@ class Library(unittest.TestCase):
             "--profiles", "m=8,16", "--no-tune", "--timing-cache", "", "--threads", "1")
         run(self.check, "takes_sizes", plan)
 
+    def test_sequences_of_any_lengths(self):
+        sys.path.insert(0, f"{ROOT}/tests/integration")
+        import harness  # only the helpers that write models
+
+        model, plan = self.root / "ragged.onnx", self.root / "ragged.plan"
+        rows = ["batch", "seq"]
+        model.write_bytes(harness.model(
+            [harness.node("Add", ["x", "x"], ["y"])],
+            [harness.value("x", harness.FLOAT, [*rows, 3]),
+             harness.value("mask", harness.INT64, rows)],
+            [harness.value("y", harness.FLOAT, [*rows, 3])]))
+        run(INFERCTL, "build", model, "-o", plan, "--ragged", "x,mask", "--batch", "16",
+            "--no-tune", "--timing-cache", "", "--threads", "1")
+        run(self.check, "takes_sequences", plan)
+
     def example(self, compiler):
         program = installed.compile_program([*compiler, *STRICT], EXAMPLE,
                                             self.root / "example", *self.flags)
