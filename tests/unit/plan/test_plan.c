@@ -168,6 +168,29 @@ static void round_trip(void **state)
     plan_free(is);
 }
 
+static void what_a_ragged_plan_says_is_read_back(void **state)
+{
+    (void)state;
+    struct plan *was = sample_plan(), *is;
+    struct error err;
+    char path[64];
+    snprintf(path, sizeof(path), "/tmp/inferd-ragged-%d.plan", (int)getpid());
+    was->ragged = (struct plan_ragged){
+        .max_length = 300, .mask = "mask", .mask_type = DTYPE_BOOL, .mask_at = 1};
+    was->output_axes[2].role = PLAN_ROLE_SEQUENCES;
+    if (plan_write(path, was, &err) || plan_read(path, &is, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(is->ragged.max_length, 300);
+    assert_string_equal(is->ragged.mask, "mask");
+    assert_int_equal(is->ragged.mask_type, DTYPE_BOOL);
+    assert_int_equal(is->ragged.mask_at, 1);
+    assert_int_equal(is->output_axes[1].role, PLAN_ROLE_TOKENS);
+    assert_int_equal(is->output_axes[2].role, PLAN_ROLE_SEQUENCES);
+    unlink(path);
+    plan_free(was);
+    plan_free(is);
+}
+
 static void constants_are_stored_once_and_aligned(void **state)
 {
     const struct image *image = *state;
@@ -418,6 +441,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(round_trip, setup, teardown),
+        cmocka_unit_test(what_a_ragged_plan_says_is_read_back),
         cmocka_unit_test_setup_teardown(constants_are_stored_once_and_aligned, setup, teardown),
         cmocka_unit_test_setup_teardown(code_is_stored_once_and_aligned, setup, teardown),
         cmocka_unit_test_setup_teardown(code_outside_its_section_is_refused, setup, teardown),

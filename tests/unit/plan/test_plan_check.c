@@ -138,6 +138,48 @@ static void bend_binding(struct plan *plan, struct plan_binding *b)
         TRY_NUMBERS(b->shape.dim[d]);
 }
 
+/* Roles and masks of a plan of tokens. */
+static void r34_what_a_ragged_plan_says_is_checked(void **state)
+{
+    (void)state;
+    struct plan *plan = sample_plan();
+    const struct plan_ragged good = {
+        .max_length = 8, .mask = "mask", .mask_type = DTYPE_I64, .mask_at = 1};
+    const struct plan_ragged bad[] = {
+        {.max_length = PLAN_MAX_BATCH + 1},
+        {.max_length = 8, .mask = "m m", .mask_type = DTYPE_I64},
+        {.max_length = 8, .mask = plan->inputs[0].name, .mask_type = DTYPE_I64},
+        {.max_length = 8, .mask = "mask", .mask_type = DTYPE_NONE},
+        {.max_length = 8, .mask = "mask", .mask_type = DTYPE_F8},
+        {.max_length = 8, .mask = "mask", .mask_type = DTYPE_I64, .mask_at = 2},
+        {.max_length = 8, .mask_at = 1},
+    };
+    struct error err;
+    plan->ragged = good;
+    assert_int_equal(plan_check(plan, &err), STATUS_OK);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        plan->ragged = bad[i];
+        assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+    }
+    plan->ragged = good;
+    plan->output_axes[0].role = PLAN_ROLE_SEQUENCES;
+    assert_int_equal(plan_check(plan, &err), STATUS_OK);
+    plan->ragged.max_length = 0; /* only a ragged plan has roles */
+    assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+    plan->ragged = good;
+    for (uint8_t role = PLAN_ROLE_SPANS; role < PLAN_ROLE_COUNT_; role++) {
+        plan->output_axes[0].role = role; /* which is an input's */
+        assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+        plan->output_axes[0].role = PLAN_ROLE_TOKENS;
+        plan->input_axes[0].role = role; /* of another type and shape */
+        assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+        plan->input_axes[0].role = PLAN_ROLE_TOKENS;
+    }
+    plan->input_axes[0].role = PLAN_ROLE_SEQUENCES;
+    assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+    plan_free(plan);
+}
+
 /* R34 of docs/operations.md for what was measured: neither errors that are none nor those of other
  * outputs. */
 static void r34_errors_are_checked(void **state)
@@ -414,6 +456,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(r34_no_field_is_believed),
+        cmocka_unit_test(r34_what_a_ragged_plan_says_is_checked),
         cmocka_unit_test(r34_errors_are_checked),
         cmocka_unit_test(r34_constants_stay_in_their_section),
         cmocka_unit_test(r34_a_reformat_may_be_an_alias),
