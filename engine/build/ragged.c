@@ -236,11 +236,21 @@ static enum status prove_sequences(const struct ragged_forms *f, struct error *e
     return STATUS_OK;
 }
 
-/* A copy whose nodes are in order, while the graph's keep their numbers. */
-static enum status ordered(const struct ir_graph *graph, struct ir_graph **out, struct error *err)
+/* A copy to prove: its nodes are in order, while the graph's keep their numbers, and what is cut
+ * off comes of outputs, which the proof looks at. */
+static enum status ordered(const struct ragged_forms *f, const struct ir_graph *graph,
+                           struct ir_graph **out, struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *copy = NULL;
     TRY(ir_graph_copy(graph, &copy, err));
+    for (uint32_t i = 0; i < f->n_picks; i++) {
+        uint32_t from = f->picks[i].from;
+        if (ir_tensor(copy, from)->producer == IR_NONE || ir_tensor_is_output(copy, from))
+            continue;
+        if (copy->n_outputs == IR_MAX_IO)
+            return error_set(err, STATUS_UNIMPLEMENTED, "--ragged: too many first tokens");
+        copy->outputs[copy->n_outputs++] = from;
+    }
     TRY(ir_graph_compact(copy, err));
     TRY(ir_verify(copy, err));
     *out = STEAL(copy);
@@ -253,8 +263,8 @@ static enum status prove_tokens(const struct ragged_forms *f, struct error *err)
     CLEANUP(ir_graph_cleanup) struct ir_graph *large = NULL;
     struct along_result r;
     bool longer = f->other > f->s;
-    TRY(ordered(longer ? f->graph : f->longer, &small, err));
-    TRY(ordered(longer ? f->longer : f->graph, &large, err));
+    TRY(ordered(f, longer ? f->graph : f->longer, &small, err));
+    TRY(ordered(f, longer ? f->longer : f->graph, &large, err));
     if (!along_prove(small, large, MIN(f->s, f->other), MAX(f->s, f->other), ALONG_APART, &r))
         return not_apart(&r, "tokens", err);
     for (uint32_t i = 0; i < f->graph->n_outputs; i++)
@@ -263,6 +273,11 @@ static enum status prove_tokens(const struct ragged_forms *f, struct error *err)
                              "--ragged: output '%.64s' does not have its tokens in the second "
                              "dimension",
                              ir_tensor(f->graph, f->graph->outputs[i])->name);
+    for (uint32_t i = f->graph->n_outputs; i < small->n_outputs; i++)
+        if (r.out[i] != 2)
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "--ragged: first tokens are taken of what does not have its tokens "
+                             "in the second dimension");
     return STATUS_OK;
 }
 

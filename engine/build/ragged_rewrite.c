@@ -138,6 +138,25 @@ static uint32_t add_gather(struct ir_graph *graph, const char *name, uint32_t fr
 
 /* --- attention --- */
 
+/* An operand that has its heads first, [n,heads,s,d], as rows of heads. */
+static enum status put_rows_first(struct ir_graph *graph, uint32_t index, uint32_t input,
+                                  struct error *err)
+{
+    static const int64_t perm[] = {0, 2, 1, 3};
+    const char *name = ir_node(graph, index)->name;
+    uint32_t from = ir_node(graph, index)->inputs[input];
+    const int64_t *dim = ir_tensor(graph, from)->shape.dim;
+    const struct shape rows = {.rank = 3, .dim = {dim[0], dim[2], dim[1] * dim[3]}};
+    uint32_t turned = add_node(graph, IR_OP_TRANSPOSE, name, 1, &from, IR_ATTR_PERM, 4, perm, err);
+    if (turned == IR_NONE)
+        return err->status;
+    uint32_t made = add_reshape(graph, name, turned, &rows, err);
+    if (made == IR_NONE)
+        return err->status;
+    ir_node(graph, index)->inputs[input] = made;
+    return STATUS_OK;
+}
+
 static enum status join_attention(struct ir_graph *graph, int64_t n, int64_t s, uint32_t index,
                                   struct error *err)
 {
@@ -148,10 +167,11 @@ static enum status join_attention(struct ir_graph *graph, int64_t n, int64_t s, 
     for (uint32_t i = 0; i < 3 && i < ir_node(graph, index)->n_inputs; i++) {
         uint32_t input = ir_node(graph, index)->inputs[i];
         const struct shape *own = input == IR_NONE ? NULL : &ir_tensor(graph, input)->shape;
-        if (own && (own->rank != 3 || own->dim[0] != n || own->dim[1] != s))
+        if (own && (own->dim[0] != n || own->dim[own->rank - 2] != s))
             return refuse(err, ir_node(graph, index)->name,
-                          "attends to something else than the tokens of its sequence, or has its "
-                          "heads in front of them");
+                          "attends to something else than the tokens of its sequence");
+        if (own && own->rank == 4)
+            TRY(put_rows_first(graph, index, i, err));
     }
     while (ir_node(graph, index)->n_inputs < 5)
         if (ir_node_input_add(graph, index, IR_NONE) == IR_NONE)
@@ -162,7 +182,7 @@ static enum status join_attention(struct ir_graph *graph, int64_t n, int64_t s, 
 
 static enum status join_attentions(struct ragged_forms *f, struct error *err)
 {
-    for (uint32_t i = 0; i < f->graph->n_nodes; i++) {
+    for (uint32_t i = 0, n = f->graph->n_nodes; i < n; i++) {
         if (ir_node(f->graph, i)->op != IR_OP_ATTENTION)
             continue;
         TRY(join_attention(f->graph, f->n, f->s, i, err));

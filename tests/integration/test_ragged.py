@@ -32,7 +32,7 @@ class Encoder(Graph):
         self.masked = masked
         self.size = self.add("Gather", self.add("Shape", "ids"), self.ints(1), axis=0)
         x = self.add("Add", self.add("Gather", self.bell(WORDS, HIDDEN), "ids", axis=0),
-                     self.add("Gather", self.bell(2, HIDDEN), "types", axis=0))
+                     self.add("Gather", self.bell(2, HIDDEN), self.embed_types(), axis=0))
         places = self.add("Slice", self.keep(np.arange(LONGEST)[None]), self.ints(0), self.size,
                           self.ints(1))
         x = self.add("Add", x, self.add("Gather", self.bell(LONGEST, HIDDEN), places, axis=0))
@@ -40,6 +40,12 @@ class Encoder(Graph):
         for _ in range(layers):
             x = self.layer(x)
         self.x = x
+
+    def embed_types(self):
+        return "types"
+
+    def scores_of(self, q, k):
+        return self.add("Mul", self.add("MatMul", q, k), self.floats(0.35))
 
     def hidden_keys(self, causal):
         far = None
@@ -59,7 +65,7 @@ class Encoder(Graph):
             "Reshape", self.add("MatMul", x, self.bell(HIDDEN, HIDDEN)),
             self.ints(0, 0, HEADS, HIDDEN // HEADS)), perm=perm)
             for perm in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])]
-        scores = self.add("Mul", self.add("MatMul", split[0], split[1]), self.floats(0.35))
+        scores = self.scores_of(split[0], split[1])
         if self.far:
             scores = self.add("Add", scores, self.far)
         p = self.add("Softmax", self.change_scores(scores), axis=-1)
@@ -84,6 +90,49 @@ class Encoder(Graph):
              for name, (_, dims) in outputs.items()], self.weights)
         onnx.save(helper.make_model(graph, ir_version=8,
                                     opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+class Chosen(Encoder):
+    """As newer exports and DistilBERT are: types are zeros of the ids' shape, masks choose, in the
+    shape of the scores, and hide by -inf."""
+
+    def embed_types(self):
+        zeros = self.add("ConstantOfShape", self.add("Shape", "ids"),
+                         value=helper.make_tensor("v", onnx.TensorProto.INT64, [1], [0]))
+        return zeros
+
+    def hidden_keys(self, causal):
+        return None
+
+    def change_scores(self, scores):
+        hidden = self.add("Equal", "mask", self.keep(np.array(0)))
+        wide = self.add("Expand", self.add("Unsqueeze", hidden, self.ints(1, 2)),
+                        self.add("Shape", scores))
+        return self.add("Where", wide, self.floats(-np.inf), scores)
+
+
+class Turned(Encoder):
+    """Queries and keys are turned by angles that are tables by place, as rotary positions are."""
+
+    def turn(self, x):
+        half = HIDDEN // HEADS // 2
+        parts = [self.add("Slice", x, self.ints(a), self.ints(b), self.ints(3))
+                 for a, b in ((0, half), (half, 2 * half))]
+        other = self.add("Concat", self.add("Neg", parts[1]), parts[0], axis=3)
+        tables = [self.add("Slice", self.keep(table[None, None]), self.ints(0), self.size,
+                           self.ints(2)) for table in self.angles()]
+        return self.add("Add", self.add("Mul", x, tables[0]), self.add("Mul", other, tables[1]))
+
+    def angles(self):
+        size = HIDDEN // HEADS
+        angle = np.outer(np.arange(LONGEST), 10.0 ** -np.arange(size // 2)).repeat(2, 0)
+        angle = angle.reshape(LONGEST, 2 * (size // 2))
+        return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+
+    def scores_of(self, q, k):
+        k = self.add("Transpose", self.turn(self.add("Transpose", k, perm=[0, 1, 3, 2])),
+                     perm=[0, 1, 3, 2])
+        return super().scores_of(self.turn(q), k)
 
 
 class Biased(Encoder):
@@ -128,7 +177,18 @@ def maskless(path):
     g.write(path, {"y": (g.add("MatMul", g.x, g.bell(HIDDEN, 5)), ["batch", "seq", 5])})
 
 
-MODELS = {"both": tokens_and_first, "first": only_first, "causal": causal, "maskless": maskless}
+def chosen(path):
+    g = Chosen()
+    g.write(path, {"y": (g.x, ROWS)})
+
+
+def turned(path):
+    g = Turned()
+    g.write(path, {"y": (g.x, ROWS)})
+
+
+MODELS = {"both": tokens_and_first, "first": only_first, "causal": causal, "maskless": maskless,
+          "chosen": chosen, "turned": turned}
 
 
 def ragged(name):
@@ -272,6 +332,10 @@ class Offline(unittest.TestCase):
                 np.ones((HIDDEN, HIDDEN, 3), np.float32)), pads=[1, 1])
             return g.add("Transpose", x, perm=[0, 2, 1]), ROWS
 
+        def first_of_neighbours(g):
+            g.x, _ = neighbours(g)
+            return first(g)
+
         def other_sequences(g):
             return g.add("Softmax", g.x, axis=0), ROWS
 
@@ -280,6 +344,7 @@ class Offline(unittest.TestCase):
                             (over_tokens, ["tokens are not apart", "Softmax"]),
                             (sums, ["tokens are not apart", "CumSum"]),
                             (turned, ["output 'y'"]), (neighbours, ["tokens are not apart"]),
+                            (first_of_neighbours, ["tokens are not apart"]),
                             (other_sequences, ["sequences are not apart"])):
             g = Encoder(layers=1)
             g.write(harness.folder() / "odd.onnx", {"y": make(g)})
