@@ -11,6 +11,7 @@
  *   constants that   differ with S are tables by places: they are gathered by positions, the
  *                    place that each token has in its sequence
  *   x[:, 0]          is gathered by starts, and what comes of it has a row for each sequence
+ *   sums of          integers along tokens are those over all, less that where a sequence begins
  *
  * and it is proved (along.h) that nothing else joins tokens or sequences; so the N x S rows may be
  * any. Inputs and outputs become flat: [T,..], and [T,..] of which the first rows are the
@@ -25,7 +26,7 @@
 #include "engine/build/build.h"
 
 enum {
-    RAGGED_TOKENS_OF = 16,  /* a batch has a multiple of these tokens */
+    RAGGED_TOKENS_OF = 16,   /* a batch has a multiple of these tokens */
     RAGGED_MAX_LENGTH = 512, /* of a sequence, if nobody says */
 };
 

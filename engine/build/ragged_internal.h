@@ -15,9 +15,10 @@
 #define RAGGED_POSITIONS "ragged.positions"
 #define RAGGED_STARTS    "ragged.starts"
 
-/* A layer that takes each sequence's first token. */
+/* A layer that takes each sequence's first token, or that sums up integers from there on. */
 struct ragged_pick {
     uint32_t from, to;
+    bool sums;
     const char *name;
 };
 

@@ -332,6 +332,17 @@ static bool takes_first(const struct ragged_forms *f, const struct ir_node *node
     return true;
 }
 
+/* Whether the node sums up integers [n,s] along the tokens, as positions are counted from ids. Sums
+ * of one sequence are differences of sums over all, which integers have exactly. */
+static bool sums_up(const struct ragged_forms *f, const struct ir_node *node)
+{
+    const struct ir_tensor *x = ir_tensor(f->graph, node->inputs[0]);
+    return node->op == IR_OP_CUMSUM && !node->n_epilogue && ir_attr_int(node, IR_ATTR_AXIS) == 1 &&
+           !ir_attr_int(node, IR_ATTR_EXCLUSIVE) && !ir_attr_int(node, IR_ATTR_REVERSE) &&
+           x->shape.rank == 2 && x->shape.dim[0] == f->n && x->shape.dim[1] == f->s &&
+           (x->dtype == DTYPE_I32 || x->dtype == DTYPE_I64);
+}
+
 /* Makes the node's output an input. */
 static bool cut_off(struct ir_graph *graph, uint32_t index)
 {
@@ -348,13 +359,15 @@ static enum status cut_picks(struct ragged_forms *f, struct error *err)
     for (uint32_t i = 0; i < f->graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(f->graph, i);
         if (node->op == IR_OP_NONE || node->n_outputs != 1 || !node->n_inputs ||
-            !of_tokens(f, node->inputs[0]) || of_tokens(f, node->outputs[0]) ||
-            !takes_first(f, node))
+            !of_tokens(f, node->inputs[0]))
+            continue;
+        bool sums = sums_up(f, node);
+        if (!sums && (of_tokens(f, node->outputs[0]) || !takes_first(f, node)))
             continue;
         if (f->n_picks == RAGGED_PICKS_MAX || ir_tensor_is_output(f->graph, node->outputs[0]))
             return refuse(err, node->name, "is an output that takes first tokens as they are");
         f->picks[f->n_picks++] =
-            (struct ragged_pick){node->inputs[0], node->outputs[0], node->name};
+            (struct ragged_pick){node->inputs[0], node->outputs[0], sums, node->name};
         if (!cut_off(f->graph, i) || !cut_off(f->longer, i))
             return refuse(err, f->picks[f->n_picks - 1].name, "is one pick too many");
     }
@@ -460,6 +473,60 @@ static enum status join_pick(struct ragged_forms *f, const struct ragged_pick *p
     return STATUS_OK;
 }
 
+static uint32_t subtract(struct ir_graph *graph, const char *name, uint32_t a, uint32_t b,
+                         struct error *err)
+{
+    const uint32_t inputs[] = {a, b};
+    return add_node(graph, IR_OP_BINARY, name, 2, inputs, IR_ATTR_FUNC, 1,
+                    (const int64_t[]){IR_BINARY_SUB}, err);
+}
+
+/* The place at which each token's sequence begins, [rows]. */
+static uint32_t begins_of(struct ragged_forms *f, int64_t rows, struct error *err)
+{
+    const struct shape spans = {.rank = 3, .dim = {f->n, f->s, 2}}, flat = {1, {rows}};
+    const int64_t starts[] = {0, 0, 0}, ends[] = {f->n, f->s, 1}, steps[] = {1, 1, 1};
+    uint32_t from = input_of(f->graph, RAGGED_SPANS, &spans);
+    uint32_t node =
+        from == IR_NONE ? from : ir_node_add(f->graph, IR_OP_SLICE, "ragged: begins", 1, &from);
+    if (node == IR_NONE || !ir_attr_set_ints(f->graph, node, IR_ATTR_STARTS, 3, starts) ||
+        !ir_attr_set_ints(f->graph, node, IR_ATTR_ENDS, 3, ends) ||
+        !ir_attr_set_ints(f->graph, node, IR_ATTR_STEPS, 3, steps)) {
+        no_memory(err);
+        return IR_NONE;
+    }
+    if (ir_infer_apply(f->graph, node, NULL, 0, err))
+        return IR_NONE;
+    return add_reshape(f->graph, "ragged: begins", ir_node(f->graph, node)->outputs[0], &flat, err);
+}
+
+/* The same for a sum: that over all tokens, less what it was where the sequence begins. */
+static enum status join_sum(struct ragged_forms *f, const struct ragged_pick *pick, int64_t rows,
+                            struct error *err)
+{
+    struct ir_graph *graph = f->graph;
+    const struct shape whole = ir_tensor(graph, pick->from)->shape, flat = {1, {rows}};
+    uint32_t x = add_reshape(graph, pick->name, pick->from, &flat, err), begins = IR_NONE,
+             sum = IR_NONE, before = IR_NONE, made = IR_NONE;
+    if (x != IR_NONE)
+        begins = begins_of(f, rows, err);
+    if (begins != IR_NONE)
+        sum = add_node(graph, IR_OP_CUMSUM, pick->name, 1, &x, IR_ATTR_AXIS, 1,
+                       (const int64_t[]){0}, err);
+    if (sum != IR_NONE)
+        before = subtract(graph, pick->name, sum, x, err);
+    if (before != IR_NONE)
+        before = add_gather(graph, pick->name, before, begins, err);
+    if (before != IR_NONE)
+        made = subtract(graph, pick->name, sum, before, err);
+    if (made != IR_NONE)
+        made = add_reshape(graph, pick->name, made, &whole, err);
+    if (made == IR_NONE)
+        return err->status;
+    ir_replace_uses(graph, pick->to, made);
+    return STATUS_OK;
+}
+
 /* --- flat inputs and outputs --- */
 
 static void input_drop(struct ir_graph *graph, uint32_t id)
@@ -550,7 +617,8 @@ enum status ragged_finish(struct ragged_forms *f, struct error *err)
         if (ir_node(graph, i)->op != IR_OP_NONE)
             TRY(stretch_node(f, i, tensors, rows, err));
     for (uint32_t i = 0; i < f->n_picks; i++) {
-        TRY(join_pick(f, &f->picks[i], rows, err));
+        TRY(f->picks[i].sums ? join_sum(f, &f->picks[i], rows, err)
+                             : join_pick(f, &f->picks[i], rows, err));
         input_drop(graph, f->picks[i].to);
     }
     for (uint32_t i = 0; i < graph->n_outputs; i++)

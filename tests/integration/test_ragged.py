@@ -33,13 +33,16 @@ class Encoder(Graph):
         self.size = self.add("Gather", self.add("Shape", "ids"), self.ints(1), axis=0)
         x = self.add("Add", self.add("Gather", self.bell(WORDS, HIDDEN), "ids", axis=0),
                      self.add("Gather", self.bell(2, HIDDEN), self.embed_types(), axis=0))
-        places = self.add("Slice", self.keep(np.arange(LONGEST)[None]), self.ints(0), self.size,
-                          self.ints(1))
-        x = self.add("Add", x, self.add("Gather", self.bell(LONGEST, HIDDEN), places, axis=0))
+        x = self.add("Add", x, self.add("Gather", self.bell(LONGEST + 2, HIDDEN), self.places(),
+                                        axis=0))
         self.far = self.hidden_keys(causal)
         for _ in range(layers):
             x = self.layer(x)
         self.x = x
+
+    def places(self):
+        return self.add("Slice", self.keep(np.arange(LONGEST)[None]), self.ints(0), self.size,
+                        self.ints(1))
 
     def embed_types(self):
         return "types"
@@ -135,6 +138,16 @@ class Turned(Encoder):
         return super().scores_of(self.turn(q), k)
 
 
+class Counted(Encoder):
+    """Positions are counted from the ids, as RoBERTa's are: 0 stands for padding."""
+
+    def places(self):
+        there = self.add("Cast", self.add("Not", self.add("Equal", "ids", self.keep(np.array(0)))),
+                         to=onnx.TensorProto.INT64)
+        counted = self.add("CumSum", there, self.keep(np.array(1)))
+        return self.add("Add", self.add("Mul", counted, there), self.keep(np.array(1)))
+
+
 class Biased(Encoder):
     """Scores have a bias by distance, as T5 has it."""
 
@@ -187,8 +200,13 @@ def turned(path):
     g.write(path, {"y": (g.x, ROWS)})
 
 
+def counted(path):
+    g = Counted()
+    g.write(path, {"y": (g.x, ROWS), "classes": first(g)})
+
+
 MODELS = {"both": tokens_and_first, "first": only_first, "causal": causal, "maskless": maskless,
-          "chosen": chosen, "turned": turned}
+          "chosen": chosen, "turned": turned, "counted": counted}
 
 
 def ragged(name):
@@ -322,7 +340,7 @@ class Offline(unittest.TestCase):
             return g.add("Softmax", g.x, axis=1), ROWS
 
         def sums(g):
-            return g.add("CumSum", g.x, g.keep(np.array(1))), ROWS
+            return g.add("CumSum", g.x, g.keep(np.array(1))), ROWS  # of floats
 
         def turned(g):
             return g.add("Transpose", g.x, perm=[0, 2, 1]), ["batch", HIDDEN, "seq"]
