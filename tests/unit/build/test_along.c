@@ -204,6 +204,10 @@ static const struct claim claims[] = {
      "input x FP32[2,$,4]\ninput m FP32[2,1,1,$]\ny = attention \"y\" (x, x, x, m) heads=2\n"
      "output y\n",
      false, false, NULL},
+    {"attention of rows that spans put together",
+     "input x FP32[2,$,4]\ninput s INT32[2,$,2]\ny = attention \"y\" (x, x, x, -, s) heads=2\n"
+     "output y\n",
+     false, true, NULL},
     {"masked scores by their parts",
      MASK "input x FP32[2,$,4]\ns = matmul \"s\" (x, x) trans_b=1\nt = binary \"t\" (s, mr) "
           "func=add\np = softmax \"p\" (t) axis=2\ny = matmul \"y\" (p, x)\noutput y\n",
