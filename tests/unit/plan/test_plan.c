@@ -171,7 +171,7 @@ static void round_trip(void **state)
 static void what_a_ragged_plan_says_is_read_back(void **state)
 {
     (void)state;
-    struct plan *was = sample_plan(), *is;
+    struct plan *was = sample_plan(), *is = NULL;
     struct error err;
     char path[64];
     snprintf(path, sizeof(path), "/tmp/inferd-ragged-%d.plan", (int)getpid());
