@@ -236,6 +236,15 @@ static enum status prove_sequences(const struct ragged_forms *f, struct error *e
     return STATUS_OK;
 }
 
+/* Whether the model's tensor is made of tokens that a layer joins. */
+static bool is_cut(const struct ragged_forms *f, uint32_t tensor)
+{
+    for (uint32_t i = 0; i < f->n_picks; i++)
+        if (f->picks[i].to == tensor)
+            return true;
+    return false;
+}
+
 /* A copy to prove: its nodes are in order, while the graph's keep their numbers, and what is cut
  * off comes of outputs, which the proof looks at. */
 static enum status ordered(const struct ragged_forms *f, const struct ir_graph *graph,
@@ -243,6 +252,10 @@ static enum status ordered(const struct ragged_forms *f, const struct ir_graph *
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *copy = NULL;
     TRY(ir_graph_copy(graph, &copy, err));
+    copy->n_outputs = 0;
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        if (!is_cut(f, graph->outputs[i]))
+            copy->outputs[copy->n_outputs++] = graph->outputs[i];
     for (uint32_t i = 0; i < f->n_picks; i++) {
         uint32_t from = f->picks[i].from;
         if (ir_tensor(copy, from)->producer == IR_NONE || ir_tensor_is_output(copy, from))
@@ -267,17 +280,19 @@ static enum status prove_tokens(const struct ragged_forms *f, struct error *err)
     TRY(ordered(f, longer ? f->longer : f->graph, &large, err));
     if (!along_prove(small, large, MIN(f->s, f->other), MAX(f->s, f->other), ALONG_APART, &r))
         return not_apart(&r, "tokens", err);
+    uint32_t k = 0;
     for (uint32_t i = 0; i < f->graph->n_outputs; i++)
-        if (r.out[i] != (f->tokens[f->graph->outputs[i]] ? 2 : 0))
+        if (!is_cut(f, f->graph->outputs[i]) &&
+            r.out[k++] != (f->tokens[f->graph->outputs[i]] ? 2 : 0))
             return error_set(err, STATUS_UNIMPLEMENTED,
                              "--ragged: output '%.64s' does not have its tokens in the second "
                              "dimension",
                              ir_tensor(f->graph, f->graph->outputs[i])->name);
-    for (uint32_t i = f->graph->n_outputs; i < small->n_outputs; i++)
-        if (r.out[i] != 2)
+    for (; k < small->n_outputs; k++)
+        if (r.out[k] != 2)
             return error_set(err, STATUS_UNIMPLEMENTED,
-                             "--ragged: first tokens are taken of what does not have its tokens "
-                             "in the second dimension");
+                             "--ragged: tokens are joined of what does not have them in the second "
+                             "dimension");
     return STATUS_OK;
 }
 

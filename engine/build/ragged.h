@@ -11,6 +11,7 @@
  *   constants that   differ with S are tables by places: they are gathered by positions, the
  *                    place that each token has in its sequence
  *   x[:, 0]          is gathered by starts, and what comes of it has a row for each sequence
+ *   means of all     tokens are attention with scores of 0, gathered by starts
  *   sums of          integers along tokens are those over all, less that where a sequence begins
  *
  * and it is proved (along.h) that nothing else joins tokens or sequences; so the N x S rows may be

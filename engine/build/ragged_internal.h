@@ -15,10 +15,16 @@
 #define RAGGED_POSITIONS "ragged.positions"
 #define RAGGED_STARTS    "ragged.starts"
 
-/* A layer that takes each sequence's first token, or that sums up integers from there on. */
+/* What a layer makes of a sequence's tokens, where it may join them. */
+enum ragged_kind {
+    RAGGED_FIRST, /* the first one */
+    RAGGED_MEAN,  /* the mean of all */
+    RAGGED_SUM,   /* of integers, for each token their sum up to it */
+};
+
 struct ragged_pick {
+    enum ragged_kind kind;
     uint32_t from, to;
-    bool sums;
     const char *name;
 };
 

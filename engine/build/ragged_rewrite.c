@@ -343,6 +343,43 @@ static bool sums_up(const struct ragged_forms *f, const struct ir_node *node)
            (x->dtype == DTYPE_I32 || x->dtype == DTYPE_I64);
 }
 
+/* Whether the node reduces [n,s,W] along the tokens, and nothing else. */
+static bool reduces_tokens(const struct ragged_forms *f, const struct ir_node *node)
+{
+    const struct shape *x = &ir_tensor(f->graph, node->inputs[0])->shape;
+    const struct ir_attr *axes = ir_attr(node, IR_ATTR_AXES);
+    return node->op == IR_OP_REDUCE && !node->n_epilogue && axes && axes->count == 1 &&
+           axes->i[0] == 1 && x->rank == 3 && x->dim[0] == f->n && x->dim[1] == f->s;
+}
+
+/* Whether node `index` divides by `s` in the graph. */
+static bool divides_by(const struct ir_graph *graph, uint32_t index, int64_t s)
+{
+    const struct ir_node *node = ir_node(graph, index);
+    float alpha, beta, gamma;
+    if (node->op != IR_OP_UNARY || node->n_epilogue ||
+        ir_attr_int(node, IR_ATTR_FUNC) != IR_UNARY_LINEAR)
+        return false;
+    ir_unary_constants(node, &alpha, &beta, &gamma);
+    float error = alpha * (float)s - 1;
+    return beta == 0 && error > -1e-6F && error < 1e-6F;
+}
+
+/* Finds the node whose output is the mean of all tokens, if this one is its beginning: a mean, or a
+ * sum that the next one divides by as many as there are. IR_NONE: it is none. */
+static uint32_t find_mean(const struct ragged_forms *f, uint32_t index)
+{
+    const struct ir_node *node = ir_node(f->graph, index);
+    if (!reduces_tokens(f, node))
+        return IR_NONE;
+    if (ir_attr_int(node, IR_ATTR_FUNC) == IR_REDUCE_MEAN)
+        return index;
+    uint32_t next = ir_tensor_sole_reader(f->graph, node->outputs[0]);
+    bool mean = ir_attr_int(node, IR_ATTR_FUNC) == IR_REDUCE_SUM && next != IR_NONE &&
+                divides_by(f->graph, next, f->s) && divides_by(f->longer, next, f->other);
+    return mean ? next : IR_NONE;
+}
+
 /* Makes the node's output an input. */
 static bool cut_off(struct ir_graph *graph, uint32_t index)
 {
@@ -354,6 +391,24 @@ static bool cut_off(struct ir_graph *graph, uint32_t index)
     return true;
 }
 
+/* Cuts the graph behind node `last`, which makes of the input of node `index` what `kind` says. */
+static enum status cut_pick(struct ragged_forms *f, uint32_t index, uint32_t last,
+                            enum ragged_kind kind, struct error *err)
+{
+    const char *name = ir_node(f->graph, index)->name;
+    uint32_t from = ir_node(f->graph, index)->inputs[0], to = ir_node(f->graph, last)->outputs[0];
+    if (f->n_picks == RAGGED_PICKS_MAX)
+        return refuse(err, name, "is one too many of those that join tokens");
+    f->picks[f->n_picks++] = (struct ragged_pick){kind, from, to, name};
+    if (index != last) {
+        ir_node_remove(f->graph, index);
+        ir_node_remove(f->longer, index);
+    }
+    if (!cut_off(f->graph, last) || !cut_off(f->longer, last))
+        return refuse(err, name, "is one too many of those that join tokens");
+    return STATUS_OK;
+}
+
 static enum status cut_picks(struct ragged_forms *f, struct error *err)
 {
     for (uint32_t i = 0; i < f->graph->n_nodes; i++) {
@@ -361,15 +416,13 @@ static enum status cut_picks(struct ragged_forms *f, struct error *err)
         if (node->op == IR_OP_NONE || node->n_outputs != 1 || !node->n_inputs ||
             !of_tokens(f, node->inputs[0]))
             continue;
-        bool sums = sums_up(f, node);
-        if (!sums && (of_tokens(f, node->outputs[0]) || !takes_first(f, node)))
-            continue;
-        if (f->n_picks == RAGGED_PICKS_MAX || ir_tensor_is_output(f->graph, node->outputs[0]))
-            return refuse(err, node->name, "is an output that takes first tokens as they are");
-        f->picks[f->n_picks++] =
-            (struct ragged_pick){node->inputs[0], node->outputs[0], sums, node->name};
-        if (!cut_off(f->graph, i) || !cut_off(f->longer, i))
-            return refuse(err, f->picks[f->n_picks - 1].name, "is one pick too many");
+        uint32_t mean = find_mean(f, i);
+        if (mean != IR_NONE)
+            TRY(cut_pick(f, i, mean, RAGGED_MEAN, err));
+        else if (sums_up(f, node))
+            TRY(cut_pick(f, i, i, RAGGED_SUM, err));
+        else if (!of_tokens(f, node->outputs[0]) && takes_first(f, node))
+            TRY(cut_pick(f, i, i, RAGGED_FIRST, err));
     }
     return STATUS_OK;
 }
@@ -447,6 +500,34 @@ static enum status stretch_node(struct ragged_forms *f, uint32_t index, uint32_t
     return STATUS_OK;
 }
 
+/* The new tensor has the name, too: it may be an output. */
+static void replace(struct ir_graph *graph, uint32_t from, uint32_t to)
+{
+    ir_tensor(graph, to)->name = ir_tensor(graph, from)->name;
+    ir_replace_uses(graph, from, to);
+}
+
+/* Gives each token the mean of its sequence: attention with scores of 0 weighs all tokens alike. */
+static uint32_t add_mean(struct ragged_forms *f, const struct ragged_pick *pick, struct error *err)
+{
+    enum { COLUMNS = 128 }; /* of a head, which all kernels take */
+    struct ir_graph *graph = f->graph;
+    const struct shape spans = {.rank = 3, .dim = {f->n, f->s, 2}};
+    int64_t width = ir_tensor(graph, pick->from)->shape.dim[2], heads = 1;
+    while (width % heads || width / heads > COLUMNS)
+        heads++;
+    const uint32_t inputs[] = {pick->from, pick->from, pick->from, IR_NONE,
+                               input_of(graph, RAGGED_SPANS, &spans)};
+    uint32_t node =
+        inputs[4] == IR_NONE ? IR_NONE : ir_node_add(graph, IR_OP_ATTENTION, pick->name, 5, inputs);
+    if (node == IR_NONE || !ir_attr_set_int(graph, node, IR_ATTR_HEADS, heads) ||
+        !ir_attr_set_float(graph, node, IR_ATTR_ALPHA, 0)) {
+        no_memory(err);
+        return IR_NONE;
+    }
+    return ir_infer_apply(graph, node, NULL, 0, err) ? IR_NONE : ir_node(graph, node)->outputs[0];
+}
+
 /* Gives what was cut off its maker: the rows of the tokens at which sequences start. */
 static enum status join_pick(struct ragged_forms *f, const struct ragged_pick *pick, int64_t rows,
                              struct error *err)
@@ -457,10 +538,14 @@ static enum status join_pick(struct ragged_forms *f, const struct ragged_pick *p
     memcpy(flat.dim + 1, x->dim + 2, (flat.rank - 1) * sizeof(flat.dim[0]));
     if (!stretch(f, pick->to, rows, &want))
         return refuse(err, pick->name, "does not have a row for each sequence");
-    uint32_t by = input_of(graph, RAGGED_STARTS, &starts);
+    uint32_t by = input_of(graph, RAGGED_STARTS, &starts), from = pick->from;
     if (by == IR_NONE)
         return no_memory(err);
-    uint32_t all = add_reshape(graph, "ragged: tokens", pick->from, &flat, err);
+    if (pick->kind == RAGGED_MEAN)
+        from = add_mean(f, pick, err);
+    if (from == IR_NONE)
+        return err->status;
+    uint32_t all = add_reshape(graph, "ragged: tokens", from, &flat, err);
     if (all == IR_NONE)
         return err->status;
     uint32_t first = add_gather(graph, pick->name, all, by, err);
@@ -469,7 +554,7 @@ static enum status join_pick(struct ragged_forms *f, const struct ragged_pick *p
     uint32_t made = add_reshape(graph, "ragged: sequences", first, &want, err);
     if (made == IR_NONE)
         return err->status;
-    ir_replace_uses(graph, pick->to, made);
+    replace(graph, pick->to, made);
     return STATUS_OK;
 }
 
@@ -523,7 +608,7 @@ static enum status join_sum(struct ragged_forms *f, const struct ragged_pick *pi
         made = add_reshape(graph, pick->name, made, &whole, err);
     if (made == IR_NONE)
         return err->status;
-    ir_replace_uses(graph, pick->to, made);
+    replace(graph, pick->to, made);
     return STATUS_OK;
 }
 
@@ -576,16 +661,17 @@ static enum status flat_input(struct ragged_forms *f, uint32_t i, struct error *
 }
 
 /* The rows of an output: its tokens', in front of which the first two dimensions are one, or its
- * sequences'. */
-static enum status flat_output(struct ragged_forms *f, uint32_t i, int64_t rows, struct error *err)
+ * sequences'. In the model it is tensor `own`. */
+static enum status flat_output(struct ragged_forms *f, uint32_t i, uint32_t own, int64_t rows,
+                               struct error *err)
 {
     struct ir_graph *graph = f->graph;
     uint32_t id = graph->outputs[i];
-    const struct shape *one = &ir_tensor(f->more, id)->shape,
-                       *two = &ir_tensor(f->longer, id)->shape;
+    const struct shape *one = &ir_tensor(f->more, own)->shape,
+                       *two = &ir_tensor(f->longer, own)->shape;
     const struct ir_tensor *t = ir_tensor(graph, id);
     struct shape whole = t->shape;
-    bool tokens = of_tokens(f, id), ok = true;
+    bool tokens = of_tokens(f, own), ok = true;
     for (uint32_t d = tokens ? 2 : 1; d < whole.rank; d++)
         ok = ok && one->dim[d] == whole.dim[d] && (!tokens || two->dim[d] == whole.dim[d]);
     if (!ok || (tokens ? !is_of(f, &whole) : whole.rank < 1 || whole.dim[0] != rows))
@@ -613,16 +699,18 @@ enum status ragged_finish(struct ragged_forms *f, struct error *err)
     struct ir_graph *graph = f->graph;
     uint32_t tensors = f->more->n_tensors, nodes = f->more->n_nodes;
     int64_t rows = f->n * f->s; /* no batch has more sequences than tokens */
+    uint32_t outputs[IR_MAX_IO];
+    memcpy(outputs, graph->outputs, sizeof(outputs));
     for (uint32_t i = 0; i < nodes; i++)
         if (ir_node(graph, i)->op != IR_OP_NONE)
             TRY(stretch_node(f, i, tensors, rows, err));
     for (uint32_t i = 0; i < f->n_picks; i++) {
-        TRY(f->picks[i].sums ? join_sum(f, &f->picks[i], rows, err)
-                             : join_pick(f, &f->picks[i], rows, err));
+        TRY(f->picks[i].kind == RAGGED_SUM ? join_sum(f, &f->picks[i], rows, err)
+                                           : join_pick(f, &f->picks[i], rows, err));
         input_drop(graph, f->picks[i].to);
     }
     for (uint32_t i = 0; i < graph->n_outputs; i++)
-        TRY(flat_output(f, i, rows, err));
+        TRY(flat_output(f, i, outputs[i], rows, err));
     for (uint32_t i = 0; i < graph->n_inputs; i++)
         TRY(flat_input(f, i, err));
     TRY(ir_graph_compact(graph, err));
