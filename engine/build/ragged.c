@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ragged.h. The model is imported for three pairs of numbers: its own, for longer sequences,
- * and for one sequence more. What differs between the first two depends on tokens, what differs
- * between the first and the last on sequences. */
+/* See ragged.h. The model is imported for three pairs of numbers: its own, for sequences of another
+ * length, and for one sequence more. What differs between the first two depends on tokens, what
+ * differs between the first and the last on sequences. Sequences are short ones, because masks that
+ * are to vanish may be as large as scores; tables come from a fourth import. */
 #include "engine/build/ragged.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #include "engine/build/instances.h"
 #include "engine/build/ragged_internal.h"
 
-enum { NAME_ROOM = BUILD_NAME_MAX + 8, DIMS_MAX = 256 };
+enum { NAME_ROOM = BUILD_NAME_MAX + 8, DIMS_MAX = 256, SHORT = 64 };
 
 /* --- what the user says --- */
 
@@ -298,12 +299,12 @@ static enum status prove_tokens(const struct ragged_forms *f, struct error *err)
 
 static enum status same_layers(const struct ragged_forms *f, struct error *err)
 {
-    const struct ir_graph *all[] = {f->longer, f->more};
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+    const struct ir_graph *all[] = {f->longer, f->more, f->most};
+    for (size_t i = 0; i < ARRAY_LEN(all) && all[i]; i++)
         if (all[i]->n_nodes != f->graph->n_nodes || all[i]->n_tensors != f->graph->n_tensors)
             return error_set(err, STATUS_UNIMPLEMENTED,
                              "--ragged: the model has other layers for another number of %s",
-                             i ? "sequences" : "tokens");
+                             i == 1 ? "sequences" : "tokens");
     return STATUS_OK;
 }
 
@@ -314,6 +315,7 @@ enum status build_ragged_graph(struct onnx_model *model, const struct build_opti
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
     CLEANUP(ir_graph_cleanup) struct ir_graph *longer = NULL;
     CLEANUP(ir_graph_cleanup) struct ir_graph *more = NULL;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *most = NULL;
     struct build_report unread;
     struct build_options quiet = *o;
     quiet.log = NULL;
@@ -321,15 +323,19 @@ enum status build_ragged_graph(struct onnx_model *model, const struct build_opti
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "batch %u: with --ragged it counts tokens, by multiples of %d", tokens,
                          RAGGED_TOKENS_OF);
-    struct ragged_forms f = {.s = choose_length(tokens, max_length(o))};
+    struct ragged_forms f = {.length = max_length(o)};
+    f.s = choose_length(tokens, MIN(f.length, (int64_t)SHORT));
     f.n = tokens / f.s;
-    f.other = f.s == max_length(o) ? f.s - 1 : max_length(o);
+    f.other = f.s == f.length ? f.s - 1 : f.s + 1;
     TRY(import(model, o, f.n, f.s, false, report, &graph, err));
     TRY(import(model, &quiet, f.n, f.other, false, &unread, &longer, err));
     TRY(import(model, &quiet, f.n + 1, f.s, false, &unread, &more, err));
+    if (f.s < f.length)
+        TRY(import(model, &quiet, 2, f.length, false, &unread, &most, err));
     f.graph = graph;
     f.longer = longer;
     f.more = more;
+    f.most = most;
     TRY(ragged_drop_masks(&f, err));
     TRY(same_layers(&f, err));
     TRY(prove_sequences(&f, err));

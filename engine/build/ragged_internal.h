@@ -33,16 +33,17 @@ enum { RAGGED_PICKS_MAX = IR_MAX_IO };
 /* The same model, as fused for several sizes: their nodes and tensors have the same numbers. */
 struct ragged_forms {
     struct ir_graph *graph;  /* of `n` sequences of `s` tokens */
-    struct ir_graph *longer; /* of as many, of `other` tokens */
+    struct ir_graph *longer; /* of as many, of `other` tokens: more or fewer */
     struct ir_graph *more;   /* of one more, of `s` */
-    int64_t n, s, other;
+    struct ir_graph *most;   /* of two, of as many as may be, `length`; NULL: `s` are */
+    int64_t n, s, other, length;
     bool *tokens; /* by the model's tensors: it has a row for each token */
     uint32_t n_picks;
     struct ragged_pick picks[RAGGED_PICKS_MAX];
     bool spans, positions; /* `graph` and `longer` have these inputs */
 };
 
-/* Takes masks that hide nothing from attention, in all three. */
+/* Takes masks that hide nothing from attention, in all of them. */
 enum status ragged_drop_masks(struct ragged_forms *f, struct error *err);
 
 /* Gives `graph` and `longer` the inputs that the runtime makes. What comes of first tokens is cut

@@ -77,8 +77,8 @@ static enum status drop_mask(struct ir_graph *graph, struct ir_node *node, struc
 
 enum status ragged_drop_masks(struct ragged_forms *f, struct error *err)
 {
-    struct ir_graph *const all[] = {f->graph, f->longer, f->more};
-    for (size_t g = 0; g < ARRAY_LEN(all); g++) {
+    struct ir_graph *const all[] = {f->graph, f->longer, f->more, f->most};
+    for (size_t g = 0; g < ARRAY_LEN(all) && all[g]; g++) {
         for (uint32_t i = 0; i < all[g]->n_nodes; i++)
             if (ir_node(all[g], i)->op == IR_OP_ATTENTION)
                 TRY(drop_mask(all[g], ir_node(all[g], i), err));
@@ -266,6 +266,26 @@ static uint32_t gather_table(struct ir_graph *graph, int64_t n, int64_t s, uint3
     return add_reshape(graph, "ragged: by position", made, &wide, err);
 }
 
+/* Whether the table of a constant, of which it has a copy for each sequence or only one, begins
+ * with another one. */
+static bool begins_with(const struct ir_tensor *table, const struct ir_tensor *t, uint32_t axis)
+{
+    size_t all = table->bytes / (size_t)(axis == 1 ? table->shape.dim[0] : 1);
+    size_t own = t->bytes / (size_t)(axis == 1 ? t->shape.dim[0] : 1);
+    return !memcmp(table->data, t->data, MIN(all, own));
+}
+
+/* Whether the constant has a row for each place that there may be, and else the form of `t`. */
+static bool is_table(const struct ragged_forms *f, const struct ir_tensor *table,
+                     const struct ir_tensor *t, uint32_t axis)
+{
+    bool same = ir_tensor_is_constant(table) && table->dtype == t->dtype &&
+                table->shape.rank == t->shape.rank && table->shape.dim[axis] == f->length;
+    for (uint32_t d = axis + 1; same && d < t->shape.rank; d++)
+        same = table->shape.dim[d] == t->shape.dim[d];
+    return same;
+}
+
 static enum status gather_constant(struct ragged_forms *f, uint32_t id, struct error *err)
 {
     const struct ir_tensor *a = ir_tensor(f->graph, id), *b = ir_tensor(f->longer, id);
@@ -273,14 +293,16 @@ static enum status gather_constant(struct ragged_forms *f, uint32_t id, struct e
     if (!find_places(f, id, &axis))
         return refuse(err, reader_of(f->graph, id),
                       "reads a constant that depends on the number of tokens in more than one way");
-    int64_t copies = axis == 1 ? a->shape.dim[0] : 1;
-    size_t common = (size_t)(MIN(a->bytes, b->bytes) / (uint64_t)copies);
-    if (!repeats_itself(a, copies) || !repeats_itself(b, copies))
-        return refuse(err, reader_of(f->graph, id), "reads a constant that tells sequences apart");
-    if (memcmp(a->data, b->data, common) != 0)
+    const struct ir_tensor table = *(f->most ? ir_tensor(f->most, id) : a);
+    if (!is_table(f, &table, a, axis) || !begins_with(&table, a, axis) ||
+        !begins_with(&table, b, axis))
         return refuse(err, reader_of(f->graph, id),
                       "reads a constant that is another one for another number of tokens");
-    const struct ir_tensor table = f->s > f->other ? *a : *b;
+    const struct ir_tensor *const all[] = {a, b, &table};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (!repeats_itself(all[i], axis == 1 ? all[i]->shape.dim[0] : 1))
+            return refuse(err, reader_of(f->graph, id),
+                          "reads a constant that tells sequences apart");
     uint32_t in_graph = gather_table(f->graph, f->n, f->s, axis, &table, err);
     if (in_graph == IR_NONE)
         return err->status;
