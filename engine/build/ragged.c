@@ -16,7 +16,7 @@
 #include "engine/build/instances.h"
 #include "engine/build/ragged_internal.h"
 
-enum { NAME_ROOM = BUILD_NAME_MAX + 8, DIMS_MAX = 256, SHORT = 64 };
+enum { NAME_ROOM = BUILD_NAME_MAX + 8, DIMS_MAX = 256, SHORT = 8 };
 
 /* --- what the user says --- */
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/build/ragged_internal.h"
+#include "engine/passes/pass.h"
 
 PRINTF(3, 4)
 static enum status refuse(struct error *err, const char *layer, const char *fmt, ...)
@@ -62,27 +63,34 @@ static bool hides_nothing(const struct ir_tensor *t)
     return data != NULL;
 }
 
-static enum status drop_mask(struct ir_graph *graph, struct ir_node *node, struct error *err)
+/* `any`: whatever the mask hides. */
+static enum status drop_mask(struct ir_graph *graph, struct ir_node *node, bool any,
+                             struct error *err)
 {
     if (node->n_inputs < 4 || node->inputs[3] == IR_NONE)
         return STATUS_OK;
     const struct ir_tensor *mask = ir_tensor(graph, node->inputs[3]);
-    if (!ir_tensor_is_constant(mask))
-        return refuse(err, node->name, "has a mask that is computed from more than the mask input");
-    if (!hides_nothing(mask))
+    if (!any && !ir_tensor_is_constant(mask))
+        return refuse(err, node->name,
+                      "has a mask that is computed from more than the mask input, "
+                      "or is too large for so many tokens");
+    if (!any && !hides_nothing(mask))
         return refuse(err, node->name, "adds numbers to its scores that depend on places");
     node->inputs[3] = IR_NONE;
     return STATUS_OK;
 }
 
+/* The form of the longest sequences is looked at for its tables alone. Its masks may be too large
+ * to be constants. */
 enum status ragged_drop_masks(struct ragged_forms *f, struct error *err)
 {
     struct ir_graph *const all[] = {f->graph, f->longer, f->more, f->most};
     for (size_t g = 0; g < ARRAY_LEN(all) && all[g]; g++) {
+        struct pass_context context = {.log = NULL};
         for (uint32_t i = 0; i < all[g]->n_nodes; i++)
             if (ir_node(all[g], i)->op == IR_OP_ATTENTION)
-                TRY(drop_mask(all[g], ir_node(all[g], i), err));
-        TRY(ir_graph_compact(all[g], err));
+                TRY(drop_mask(all[g], ir_node(all[g], i), all[g] == f->most, err));
+        TRY(pass_run(pass_find("erase_unused"), all[g], &context, err));
     }
     return STATUS_OK;
 }
