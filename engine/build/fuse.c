@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "engine/build/ragged.h"
 #include "engine/build/widen.h"
 #include "engine/passes/pass.h"
 #include "engine/tune/pin.h"
@@ -57,6 +58,8 @@ enum status build_fuse(struct ir_graph *graph, const struct build_options *optio
                        struct build_report *report, struct error *err)
 {
     struct pass_context context = {.evaluator = options->evaluator, .log = options->log};
+    if (options->ragged) /* what depends on sizes is constant here, and becomes small or vanishes */
+        context.fold_bytes = RAGGED_FOLD_BYTES;
     if (options->device) {
         context.attention = options->device->backend->features & BACKEND_ATTENTION;
         context.merge = options->device->backend->features & BACKEND_MERGE;

@@ -26,6 +26,8 @@
 
 #include "engine/build/build.h"
 
+#define RAGGED_FOLD_BYTES (UINT64_C(256) << 20) /* of a constant, before it is rewritten */
+
 enum {
     RAGGED_TOKENS_OF = 16,   /* a batch has a multiple of these tokens */
     RAGGED_MAX_LENGTH = 512, /* of a sequence, if nobody says */

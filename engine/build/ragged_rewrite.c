@@ -274,6 +274,20 @@ static uint32_t gather_table(struct ir_graph *graph, int64_t n, int64_t s, uint3
     return add_reshape(graph, "ragged: by position", made, &wide, err);
 }
 
+/* The constant in the form of the longest sequences: what the same node reads there. Its number may
+ * be another one, since smaller constants are made sooner. */
+static const struct ir_tensor *longest_of(const struct ragged_forms *f, uint32_t id)
+{
+    for (uint32_t i = 0; f->most && i < f->graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(f->graph, i), *there = ir_node(f->most, i);
+        for (uint32_t k = 0; k < node->n_inputs; k++)
+            if (node->inputs[k] == id && there->op == node->op && k < there->n_inputs &&
+                there->inputs[k] != IR_NONE)
+                return ir_tensor(f->most, there->inputs[k]);
+    }
+    return ir_tensor(f->graph, id);
+}
+
 /* Whether the table of a constant, of which it has a copy for each sequence or only one, begins
  * with another one. */
 static bool begins_with(const struct ir_tensor *table, const struct ir_tensor *t, uint32_t axis)
@@ -301,7 +315,7 @@ static enum status gather_constant(struct ragged_forms *f, uint32_t id, struct e
     if (!find_places(f, id, &axis))
         return refuse(err, reader_of(f->graph, id),
                       "reads a constant that depends on the number of tokens in more than one way");
-    const struct ir_tensor table = *(f->most ? ir_tensor(f->most, id) : a);
+    const struct ir_tensor table = *longest_of(f, id);
     if (!is_table(f, &table, a, axis) || !begins_with(&table, a, axis) ||
         !begins_with(&table, b, axis))
         return refuse(err, reader_of(f->graph, id),

@@ -99,7 +99,8 @@ static void visit(struct rewrite *rw, uint32_t node)
     }
     uint64_t work = n->op == IR_OP_RESHAPE ? 0 : ir_node_work(rw->graph, n);
     uint64_t most = MAX(SMALL_BYTES, (n->op == IR_OP_DEQUANTIZE ? 8 : 2) * in_bytes);
-    if (out_bytes > most || out_bytes > rw->room || work > WORK_MAX - rw->ctx->fold_work) {
+    bool large = out_bytes > most || out_bytes > rw->room;
+    if ((large && out_bytes > rw->ctx->fold_bytes) || work > WORK_MAX - rw->ctx->fold_work) {
         rw_near_miss(rw, "%s (%s) is not folded: %llu bytes from %llu", n->name, ir_op_name(n->op),
                      (unsigned long long)out_bytes, (unsigned long long)in_bytes);
         return;
@@ -107,7 +108,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     rw->ctx->fold_work += work;
     if (!compute(rw, node, ids))
         return;
-    rw->room -= out_bytes;
+    rw->room -= MIN(out_bytes, rw->room);
     rw_done(rw, "%s (%s)", n->name, ir_op_name(n->op));
     for (uint32_t i = 0; i < n_outputs; i++)
         if (rw_uses(rw, outputs[i]))

@@ -51,6 +51,8 @@ struct pass_context {
     const struct pass *pass; /* the pass that runs */
     uint32_t rewrites;       /* counted up by every rewrite */
     uint64_t fold_work;      /* bytes touched by constant folding so far */
+    uint64_t fold_bytes;     /* what a node makes of constants may have so many bytes; 0: as many as
+                                are good for a plan */
     struct pass_tally tally[PASS_COUNT];
 };
 

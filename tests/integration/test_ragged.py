@@ -309,6 +309,15 @@ class Offline(unittest.TestCase):
                 self.check(name, plan, feeds_of(rng, name, [LONGEST] * 7, LONGEST), *kernels)
                 self.check(name, plan, feeds_of(rng, name, [1], 1), *kernels)
 
+    def test_large_batches(self):
+        """What vanishes, or becomes a table, is large before it does: masks like scores, and types
+        of all tokens."""
+        plan = harness.folder() / "large.plan"
+        build("-o", plan, "--ragged", ragged("chosen"), "--shape", f"ids=*x1..{LONGEST}", "--batch",
+              "16,16384", model="chosen")
+        self.assertLess(plan.stat().st_size, 1 << 20)
+        self.check("chosen", plan, feeds_of(np.random.default_rng(3), "chosen", [3, 7], 9))
+
     def test_a_model_that_is_built_on_the_way(self):
         rng = np.random.default_rng(2)
         self.check("both", harness.folder() / "both.onnx", feeds_of(rng, "both", [5, 9, 2], 9),
