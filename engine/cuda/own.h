@@ -70,6 +70,10 @@ struct own_split {
 };
 
 struct own_split own_split(const struct cuda_device *device, int64_t rows, int64_t cols);
+
+/* Whether the environment has INFERD_OWN_MATMUL: products that are slower than libraries', or that
+ * no device has run yet, are offered, too. */
+bool own_all_products(void);
 /* Whether it should be taken then: other kernels walk all of the depth with few blocks. */
 bool own_is_deep(int64_t rows, int64_t cols, int64_t depth);
 

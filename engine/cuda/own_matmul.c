@@ -248,7 +248,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                               tactic_visit visit, void *user, struct error *err)
 {
     enum dtype dtypes[3];
-    bool all = node->op == IR_OP_CONV_PAIR || secure_getenv("INFERD_OWN_MATMUL");
+    bool all = node->op == IR_OP_CONV_PAIR || own_all_products();
     int32_t first = all ? 1 : FIRST_SPLIT;
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     for (uint32_t i = 0; i < n; i++) {
@@ -399,4 +399,5 @@ const struct cuda_family cuda_family_own_matmul = {
     .pack = pack,
     .prepare = prepare,
     .leads = leads,
+    .casts = true,
 };

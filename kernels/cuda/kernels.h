@@ -343,14 +343,14 @@ cudaError_t kernel_matmul(const struct kernel_call *call, const struct kernel_ma
 /* --- tile.cu --- */
 
 /* Variants, from 1 on: the rows of the table in tile_table.cuh; from PATCH on those of patch.cuh,
- * from SPLIT on those of split.cuh: tiles of 32 columns by 1, 2, 4 and 8 blocks, then of 64; from
+ * from SPLIT on those of split.cuh: tiles of 32 columns by 2, 4 and 8 blocks, then of 64; from
  * WIDE on those for results of 16 bits, which of the others only SPLIT's have. They are for Hopper
  * alone. */
 enum {
     KERNEL_TILE_PATCH = 13,
     KERNEL_TILE_SPLIT = 15,
-    KERNEL_TILE_WIDE = 25,
-    KERNEL_TILE_VARIANTS = 29,
+    KERNEL_TILE_WIDE = 22,
+    KERNEL_TILE_VARIANTS = 26,
     KERNEL_TILE_ROOM = 256
 };
 

@@ -2,7 +2,8 @@
 /*
  * Products of few rows on Hopper: few tiles, but much depth and many weights. So a cluster of 2, 4
  * or 8 blocks has a tile of 64 rows, and block s takes steps s, s + blocks, .. of its depth: many
- * multiprocessors read weights at the same time. A cluster of 1 is for little depth.
+ * multiprocessors read weights at the same time. A block alone is no cluster, whose instructions
+ * are illegal there.
  *
  * A tile's sums are units of 8 rows by 32 columns. Unit u is finished by block u % blocks: every
  * block sends it its part (peer_push), its own as well, so that parts are added in the order of the
@@ -76,7 +77,7 @@ struct place {
     int rank, units, mine, row, column;
     template <class S>
     __device__ __forceinline__ place(const todo<typename S::job> &j, const S &)
-        : rank(j.blocks > 1 ? cluster_rank() : 0)
+        : rank(cluster_rank())
     {
         hopper_tile tile(j.job.m_tiles, j.job.n_tiles, (int)blockIdx.x / j.blocks);
         row = tile.m * SLAB;
@@ -240,8 +241,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             mbarrier_expect(r.come, (uint32_t)(at.mine * j.blocks * UNIT));
     }
     __syncthreads();
-    if (j.blocks > 1)
-        cluster_arrive();
+    cluster_arrive();
     grid_go();
     if (threadIdx.x >= HOPPER_WARPGROUP) {
         if (threadIdx.x == HOPPER_WARPGROUP)
@@ -254,8 +254,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     typename S::Sum sum[S::SUMS];
     work<S> steps(r, j, at.rank);
     S::multiply(steps, at.column, sum);
-    if (j.blocks > 1)
-        cluster_wait(); /* the others' mbarriers are there */
+    cluster_wait(); /* the others' mbarriers are there */
     send<S>(r, j.blocks, at, sum);
     finish<S>(r, j, at);
 }

@@ -76,7 +76,8 @@ __device__ __forceinline__ float byte_float(uint32_t raised, int i)
 template <bool RESIDUAL, bool BENT>
 __device__ __forceinline__ void bend(const job &j, float (&v)[4], const float (&z)[4])
 {
-    const float before = BENT && j.late ? 0 : j.residual_step, behind = j.late ? j.residual_step : 0;
+    const float before = BENT && j.late ? 0 : j.residual_step;
+    const float behind = j.late ? j.residual_step : 0;
 #pragma unroll
     for (int i = 0; i < 4 && RESIDUAL; i++)
         v[i] = fmaf(z[i], before, v[i]);

@@ -76,8 +76,9 @@ template <class K> struct split_operands {
                 out[i] = j.residual ? finish_wide<true, true>(j, four, scale[i], bias[i], z[i])
                                     : finish_wide<false, true>(j, four, scale[i], bias[i], z[i]);
             else
-                out[i].x = j.residual ? K::template finish<true, true>(j, four, scale[i], bias[i], z[i].x)
-                                      : K::template finish<false, true>(j, four, scale[i], bias[i], 0);
+                out[i].x =
+                    j.residual ? K::template finish<true, true>(j, four, scale[i], bias[i], z[i].x)
+                               : K::template finish<false, true>(j, four, scale[i], bias[i], 0);
         }
         if (j.wide)
             *reinterpret_cast<uint4 *>(j.y + 2 * at) =

@@ -32,15 +32,12 @@ namespace tile
 
 /* Behind them, R(columns, stages, bytes of a step, blocks that share a tile): see split.cuh */
 #define TILE_SPLITS(R)                                                                             \
-    R(32, 8, 128, 1)                                                                               \
     R(32, 8, 128, 2)                                                                               \
     R(32, 8, 128, 4)                                                                               \
     R(32, 8, 128, 8)                                                                               \
-    R(64, 5, 128, 1)                                                                               \
     R(64, 5, 128, 2)                                                                               \
     R(64, 5, 128, 4)                                                                               \
     R(64, 5, 128, 8)                                                                               \
-    R(64, 8, 64, 1)                                                                                \
     R(64, 8, 64, 2)
 
 /* Behind them, of wide results: R(columns, steps of weights that stay, stages, slots) */

@@ -551,7 +551,7 @@ void async_cluster_wait(void)
 
 struct async *async_of(int rank)
 {
-    if (rank < 0 || rank >= (now.cluster ? now.cluster : 1) || (now.together && !now.cluster))
+    if (rank < 0 || rank >= now.cluster)
         emulate_fail("a block that is not of the cluster");
     hall *h = &now.halls[(size_t)rank];
     if (!h->async)

@@ -24,6 +24,13 @@
 enum { SEEDS = 5, TACTICS_MAX = 64 };
 
 /* test_own [KIND|all [SEEDS]] */
+/* Variants of own scaled: rows of kernel_tile's table for Hopper. */
+enum {
+    FIRST_FOR_BYTES = 17,
+    FIRST_SPLIT = FIRST_FOR_BYTES - 1 + KERNEL_TILE_SPLIT,
+    FIRST_WIDE = FIRST_FOR_BYTES - 1 + KERNEL_TILE_WIDE
+};
+
 static const char *only; /* the one kind of cases that was asked for; NULL: all */
 static uint64_t seeds = SEEDS;
 
@@ -70,11 +77,6 @@ static void try_tactic(struct trial *trial, const struct case_kind *kind, uint64
  * them will do here. */
 static bool is_left_out(const struct tactic *tactic, uint64_t seed)
 {
-    enum {
-        FIRST_FOR_BYTES = 17,
-        FIRST_SPLIT = FIRST_FOR_BYTES - 1 + KERNEL_TILE_SPLIT,
-        FIRST_WIDE = FIRST_FOR_BYTES - 1 + KERNEL_TILE_WIDE
-    };
     uint32_t family = tactic->id >> 16, variant = cuda_tactic_variant(tactic);
     bool row = family == CUDA_FAMILY_OWN_MATMUL ||
                (family == CUDA_FAMILY_OWN_SCALED && variant >= FIRST_FOR_BYTES);
@@ -141,25 +143,30 @@ static uint32_t count_family(struct emulated *b, const struct ir_graph *graph, u
     return n;
 }
 
+static const struct case_kind *kind_of(const char *name)
+{
+    const struct case_kind *kind = case_kinds;
+    while (strcmp(kind->name, name) != 0)
+        kind++;
+    return kind;
+}
+
 /* Products on Hopper are offered to no other device, and some only to those who ask for them. */
 static void products_by_request(void **state)
 {
     CLEANUP(emulated_deinit) struct emulated b;
-    const int products = KERNEL_MATMUL_PATCH - 1; /* those behind are for windows */
+    enum { SPLIT = 8 }; /* the first row that divides the depth; those write FP32, too */
+    const int products = KERNEL_MATMUL_PATCH - 1 + KERNEL_MATMUL_PATCH - SPLIT;
     emulated_init(&b);
     (void)state;
-    for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
-        if (strcmp(kind->name, "matmul-deep") != 0)
-            continue;
-        struct ir_graph *graph = case_new(kind, 131);
-        assert_int_equal(count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 0), products);
-        b.device.properties.major = 8;
-        assert_int_equal(count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 0), 0);
-        b.device.properties.major = 9;
-        assert_int_equal(unsetenv("INFERD_OWN_MATMUL"), 0);
-        assert_int_equal(count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 0), products - 7);
-        ir_graph_free(graph);
-    }
+    struct ir_graph *graph = case_new(kind_of("matmul-deep"), 131);
+    assert_int_equal(count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 0), products);
+    b.device.properties.major = 8;
+    assert_int_equal(count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 0), 0);
+    b.device.properties.major = 9;
+    assert_int_equal(unsetenv("INFERD_OWN_MATMUL"), 0);
+    assert_int_equal(count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 0), products - SPLIT + 1);
+    ir_graph_free(graph);
 }
 
 /* A chain of equal layers. */
@@ -306,39 +313,31 @@ static struct ir_graph *ranged_case(const struct case_kind *kind, uint64_t seed,
  * them share a tile's depth among blocks. */
 static void windows_on_hopper(void **state)
 {
-    enum {
-        FIRST_FOR_BYTES = 17,
-        FIRST_SPLIT = FIRST_FOR_BYTES - 1 + KERNEL_TILE_SPLIT,
-        FIRST_WIDE = FIRST_FOR_BYTES - 1 + KERNEL_TILE_WIDE
-    };
     CLEANUP(emulated_deinit) struct emulated b;
     struct error err = {0};
     struct subject subject;
     emulated_init(&b);
     (void)state;
-    for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
-        uint32_t half = 0, bytes = 0, splits = 0, wide = 0, elsewhere = 0;
-        for (uint64_t seed = 1; seed <= 4 && !strcmp(kind->name, "conv-wide"); seed++) {
-            if (subject_init_ranged(&subject, case_new(kind, seed), seed, DTYPE_I8, &err))
-                fail_msg("%s", err.text);
-            struct ir_graph *graph = ranged_case(kind, seed, &subject);
-            half += count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 1);
-            bytes += count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_FOR_BYTES);
-            splits += count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_SPLIT);
-            wide += count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_WIDE);
-            b.device.properties.major = 8;
-            elsewhere += count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 1) +
-                         count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_FOR_BYTES);
-            b.device.properties.major = 9;
-            ir_graph_free(graph);
-            subject_deinit(&subject);
-        }
-        if (!strcmp(kind->name, "conv-wide")) {
-            print_message("%u in 16 bits, %u in 8, of which %u split and %u wide\n", half, bytes,
-                          splits - wide, wide);
-            assert_true(half > 0 && bytes > splits && splits > wide && wide > 0 && elsewhere == 0);
-        }
+    const struct case_kind *kind = kind_of("conv-wide");
+    uint32_t half = 0, bytes = 0, splits = 0, wide = 0, elsewhere = 0;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        if (subject_init_ranged(&subject, case_new(kind, seed), seed, DTYPE_I8, &err))
+            fail_msg("%s", err.text);
+        struct ir_graph *graph = ranged_case(kind, seed, &subject);
+        half += count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 1);
+        bytes += count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_FOR_BYTES);
+        splits += count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_SPLIT);
+        wide += count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_WIDE);
+        b.device.properties.major = 8;
+        elsewhere += count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 1) +
+                     count_family(&b, graph, CUDA_FAMILY_OWN_SCALED, FIRST_FOR_BYTES);
+        b.device.properties.major = 9;
+        ir_graph_free(graph);
+        subject_deinit(&subject);
     }
+    print_message("%u in 16 bits, %u in 8, of which %u split and %u wide\n", half, bytes,
+                  splits - wide, wide);
+    assert_true(half > 0 && bytes > splits && splits > wide && wide > 0 && elsewhere == 0);
 }
 
 /* The first candidate whose results have so many bytes, and the image as models have it; NULL:
@@ -360,29 +359,28 @@ static const struct tactic *plain_images(const struct list *list, size_t size)
 static void first_layers_read_images(void **state)
 {
     CLEANUP(emulated_deinit) struct emulated b;
+    const struct case_kind *kind = kind_of("conv-pool");
     struct error err = {0};
     uint32_t n = 0;
     emulated_init(&b);
     (void)state;
-    for (const struct case_kind *kind = case_kinds; kind->name; kind++)
-        for (uint64_t seed = 1; seed <= 8 && !strcmp(kind->name, "conv-pool"); seed++) {
-            struct subject subject;
-            if (subject_init_ranged(&subject, case_new(kind, seed), seed, DTYPE_I8, &err))
-                fail_msg("%s", err.text);
-            struct ir_graph *graph = ranged_case(kind, seed, &subject);
-            struct list *list = ask(&b, graph, PRECISION_F16);
-            if (ir_tensor(graph, ir_node(graph, 0)->inputs[0])->dtype == DTYPE_F32) {
-                const struct tactic *bytes = plain_images(list, 1);
-                assert_ptr_equal(plain_images(list, 2), &list->items[0]);
-                assert_non_null(bytes);
-                assert_true(is_scaled(bytes) && bytes->blob_size > 0);
-                assert_int_equal(list->items[0].blob_size, 0);
-                n++;
-            }
-            free(list);
-            ir_graph_free(graph);
-            subject_deinit(&subject);
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct subject subject;
+        if (subject_init_ranged(&subject, case_new(kind, seed), seed, DTYPE_I8, &err))
+            fail_msg("%s", err.text);
+        struct ir_graph *graph = ranged_case(kind, seed, &subject);
+        struct list *list = ask(&b, graph, PRECISION_F16);
+        if (ir_tensor(graph, ir_node(graph, 0)->inputs[0])->dtype == DTYPE_F32) {
+            const struct tactic *bytes = plain_images(list, 1);
+            assert_ptr_equal(plain_images(list, 2), &list->items[0]);
+            assert_true(bytes && is_scaled(bytes) && bytes->blob_size > 0);
+            assert_int_equal(list->items[0].blob_size, 0);
+            n++;
         }
+        free(list);
+        ir_graph_free(graph);
+        subject_deinit(&subject);
+    }
     assert_true(n > 0);
 }
 
@@ -414,6 +412,7 @@ static void no_reformat_before_first_layers(void **state)
 {
     CLEANUP(emulated_deinit) struct emulated b;
     struct backend scales = backend_emulated;
+    const struct case_kind *kind = kind_of("conv-pool");
     uint32_t n = 0;
     emulated_init(&b);
     (void)state;
@@ -423,26 +422,25 @@ static void no_reformat_before_first_layers(void **state)
     b.device.base.backend = &scales;
     const struct tune_options options = {
         .device = &b.device.base, .precision = PRECISION_F16, .no_timing = true};
-    for (const struct case_kind *kind = case_kinds; kind->name; kind++)
-        for (uint64_t seed = 1; seed <= 16 && !strcmp(kind->name, "conv-pool"); seed++) {
-            struct subject subject;
-            struct error err = {0};
-            if (subject_init_ranged(&subject, case_new(kind, seed), seed, DTYPE_I8, &err))
+    for (uint64_t seed = 1; seed <= 16; seed++) {
+        struct subject subject;
+        struct error err = {0};
+        if (subject_init_ranged(&subject, case_new(kind, seed), seed, DTYPE_I8, &err))
+            fail_msg("%s", err.text);
+        struct ir_graph *graphs[] = {case_new(kind, seed), ranged_case(kind, seed, &subject)};
+        for (size_t i = 0; i < ARRAY_LEN(graphs); i++) {
+            const struct ir_node *node = ir_node(graphs[i], 0);
+            bool floats = ir_tensor(graphs[i], node->inputs[0])->dtype == DTYPE_F32;
+            if (tune_graph(graphs[i], &options, NULL, &err))
                 fail_msg("%s", err.text);
-            struct ir_graph *graphs[] = {case_new(kind, seed), ranged_case(kind, seed, &subject)};
-            for (size_t i = 0; i < ARRAY_LEN(graphs); i++) {
-                const struct ir_node *node = ir_node(graphs[i], 0);
-                bool floats = ir_tensor(graphs[i], node->inputs[0])->dtype == DTYPE_F32;
-                if (tune_graph(graphs[i], &options, NULL, &err))
-                    fail_msg("%s", err.text);
-                node = ir_node(graphs[i], 0);
-                assert_true(!floats || (node->op == IR_OP_CONV_POOL &&
-                                        node->tactic->in[0].format.dtype == DTYPE_F32));
-                n += floats;
-                ir_graph_free(graphs[i]);
-            }
-            subject_deinit(&subject);
+            node = ir_node(graphs[i], 0);
+            assert_true(!floats || (node->op == IR_OP_CONV_POOL &&
+                                    node->tactic->in[0].format.dtype == DTYPE_F32));
+            n += floats;
+            ir_graph_free(graphs[i]);
         }
+        subject_deinit(&subject);
+    }
     assert_true(n > 0);
 }
 
@@ -547,8 +545,7 @@ static void reformat_check(struct emulated *b, const struct shape *shape, enum i
     assert_true(shape_elements(shape, &n));
     float *plain = calloc(n, sizeof(float)), *got = calloc(n, sizeof(float));
     void *in = NULL, *out = NULL;
-    assert_int_equal(posix_memalign(&in, 16, x->bytes), 0);
-    assert_int_equal(posix_memalign(&out, 16, y->bytes), 0);
+    assert_false(posix_memalign(&in, 16, x->bytes) || posix_memalign(&out, 16, y->bytes));
     for (size_t i = 0; i < n; i++)
         plain[i] = (float)((int)(i * 37 % 255) - 127);
     layout_pack(x, plain, DTYPE_F32, in);
@@ -565,11 +562,7 @@ static void reformat_check(struct emulated *b, const struct shape *shape, enum i
     layout_unpack(y, out, DTYPE_F32, got);
     if (!layout_padding_zero(y, out) || memcmp(plain, got, n * sizeof(float)) != 0)
         fail_msg("%s: other numbers, or padding that is not zero", list->items[0].name);
-    free(plain);
-    free(got);
-    free(in);
-    free(out);
-    free(list);
+    free(plain), free(got), free(in), free(out), free(list);
     ir_graph_free(graph);
 }
 
@@ -630,8 +623,7 @@ static void reformat_bytes_check(struct emulated *b, const struct shape *shape,
     assert_true(list && shape_elements(shape, &n));
     float *plain = calloc(n, sizeof(float)), *got = calloc(n, sizeof(float));
     void *in = NULL, *out = NULL;
-    assert_int_equal(posix_memalign(&in, 16, x->bytes), 0);
-    assert_int_equal(posix_memalign(&out, 16, y->bytes), 0);
+    assert_false(posix_memalign(&in, 16, x->bytes) || posix_memalign(&out, 16, y->bytes));
     fill_whole(plain, n);
     assert_true(value_store(graph, x, plain, in));
     assert_int_equal(backend_emulated.candidates(&b->device.base, graph, ir_node(graph, 0),
@@ -650,11 +642,7 @@ static void reformat_bytes_check(struct emulated *b, const struct shape *shape,
     assert_true(value_load(graph, y, out, got));
     if (memcmp(plain, got, n * sizeof(float)) != 0)
         fail_msg("%s: other numbers", tactic->name);
-    free(plain);
-    free(got);
-    free(in);
-    free(out);
-    free(list);
+    free(plain), free(got), free(in), free(out), free(list);
     ir_graph_free(graph);
 }
 

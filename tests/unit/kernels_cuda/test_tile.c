@@ -429,7 +429,7 @@ static void test_splits(void **state)
          127,
          132},
     };
-    static const int taken[] = {3, 10, 10, 10, 10, 9, 10, 10, 10, 6};
+    static const int taken[] = {0, 7, 7, 7, 7, 6, 7, 7, 7, 3};
     static const struct bend none = {IR_UNARY_IDENTITY, false};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         assert_int_equal(check_rows(&cases[i], &none, KERNEL_TILE_SPLIT, KERNEL_TILE_WIDE),
@@ -448,28 +448,28 @@ static void test_floats(void **state)
     } rows[] = {
         {{ROWS(1, 16), 16, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -ALL, ALL, 132},
          {IR_UNARY_IDENTITY, false},
-         15},
+         12},
         {{ROWS(130, 128), 256, DTYPE_F8, DTYPE_F8, DTYPE_F8, -ALL, ALL, 2},
          {IR_UNARY_GELU, false},
-         13},
+         11},
         {{ROWS(333, 64), 272, DTYPE_F8, DTYPE_F8, DTYPE_F8, -ALL, ALL, 3},
          {IR_UNARY_RELU, true},
          12},
         {{ROWS(700, 256), 64, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -ALL, ALL, 2},
          {IR_UNARY_SWISH, false},
-         12},
+         10},
         {{ROWS(60, 1232), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, ALL, 132},
          {IR_UNARY_IDENTITY, false},
-         13},
+         10},
         {{ROWS(70, 9232), 72, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, 6, 132},
          {IR_UNARY_GELU_TANH, true},
-         10},
+         7},
         {{SQUARE(1, 512, 7, 7, 7, 7, 3, 1, 1), 96, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, ALL, 132},
          {IR_UNARY_IDENTITY, false},
-         13},
+         10},
         {{SQUARE(2, 64, 30, 17, 30, 17, 3, 1, 1), 64, DTYPE_F8, DTYPE_F8, DTYPE_F8, -ALL, ALL, 2},
          {IR_UNARY_RELU, true},
-         8},
+         6},
         {{{1, 96, {3, 40}, {5, 43}, {3, 3}, {1, 1}, {1, 1}, {2, 3}},
           16,
           DTYPE_F8,
@@ -479,7 +479,7 @@ static void test_floats(void **state)
           ALL,
           132},
          {IR_UNARY_SWISH, false},
-         15},
+         12},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         int taken = check_rows(&rows[i].c, &rows[i].bend, 1, KERNEL_TILE_VARIANTS + 1);
@@ -518,22 +518,22 @@ static void test_wide(void **state)
     } rows[] = {
         {{ROWS(1, 16), 16, DTYPE_F8, DTYPE_NONE, DTYPE_F16, -ALL, ALL, 132},
          {IR_UNARY_IDENTITY, false},
-         8},
+         5},
         {{ROWS(130, 128), 264, DTYPE_I8, DTYPE_F16, DTYPE_F16, -ALL, ALL, 2},
          {IR_UNARY_GELU, false},
-         7},
+         5},
         {{ROWS(333, 1024), 136, DTYPE_U8, DTYPE_BF16, DTYPE_BF16, -ALL, ALL, 3},
          {IR_UNARY_GELU_TANH, true},
-         7},
+         5},
         {{ROWS(700, 768), 64, DTYPE_F8, DTYPE_BF16, DTYPE_BF16, -50, 50, 2},
          {IR_UNARY_IDENTITY, false},
-         7},
+         5},
         {{ROWS(60, 1232), 72, DTYPE_F8, DTYPE_F16, DTYPE_F16, 0, ALL, 132},
          {IR_UNARY_SWISH, false},
-         13},
+         10},
         {{SQUARE(2, 144, 9, 7, 5, 4, 3, 2, 1), 96, DTYPE_U8, DTYPE_F16, DTYPE_F16, 0, ALL, 132},
          {IR_UNARY_IDENTITY, false},
-         13},
+         10},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         int taken = check_rows(&rows[i].c, &rows[i].bend, 1, KERNEL_TILE_VARIANTS + 1);
@@ -591,19 +591,19 @@ static void test_two_sources(void **state)
     static const struct pair_case cases[] = {
         {{ROWS(140, 64), 256, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
          {ROWS(140, 48), 256, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
-         12},
+         10},
         {{ROWS(700, 144), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 1},
          {ROWS(700, 208), 144, DTYPE_U8, DTYPE_NONE, DTYPE_U8, 0, 127, 1},
          8},
         {{ROWS(45, 528), 80, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
          {SQUARE(3, 80, 6, 9, 3, 5, 1, 2, 0), 80, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 132},
-         13},
+         10},
         {{ROWS(70, 128), 72, DTYPE_U8, DTYPE_I8, DTYPE_U8, -128, 127, 132},
          {ROWS(70, 2576), 72, DTYPE_U8, DTYPE_NONE, DTYPE_U8, 0, 127, 132},
-         10},
+         7},
         {{ROWS(3, 3088), 96, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 100, 132},
          {ROWS(3, 144), 96, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 132},
-         13},
+         10},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct tile_case *c = &cases[i].first;
@@ -688,14 +688,14 @@ static void test_left_out(void **state)
         {7, {ROWS(1300, 256), 144, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 2}},
         {13,
          {SQUARE(25, 32, 14, 8, 14, 8, 3, 1, 1), 64, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 1}},
-        {18, {ROWS(70, 9344), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 132}},
+        {17, {ROWS(70, 9344), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 132}},
         {2, {ROWS(900, 96), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, ALL, 1}},
         {7, {ROWS(1300, 256), 144, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -ALL, ALL, 4}},
-        {18, {ROWS(70, 9344), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, ALL, 132}},
-        {26, {ROWS(900, 96), 144, DTYPE_F8, DTYPE_F16, DTYPE_F16, -ALL, ALL, 1}},
-        {28, {ROWS(1300, 256), 144, DTYPE_I8, DTYPE_NONE, DTYPE_BF16, -ALL, ALL, 4}},
-        {18, {ROWS(70, 9344), 144, DTYPE_U8, DTYPE_BF16, DTYPE_BF16, -ALL, ALL, 132}},
-        {20, {ROWS(9, 1840), 72, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132}},
+        {17, {ROWS(70, 9344), 144, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, ALL, 132}},
+        {23, {ROWS(900, 96), 144, DTYPE_F8, DTYPE_F16, DTYPE_F16, -ALL, ALL, 1}},
+        {25, {ROWS(1300, 256), 144, DTYPE_I8, DTYPE_NONE, DTYPE_BF16, -ALL, ALL, 4}},
+        {17, {ROWS(70, 9344), 144, DTYPE_U8, DTYPE_BF16, DTYPE_BF16, -ALL, ALL, 132}},
+        {18, {ROWS(9, 1840), 72, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132}},
     };
     static const struct pair_case pair = {
         {ROWS(1300, 256), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 2},
@@ -705,7 +705,7 @@ static void test_left_out(void **state)
         {ROWS(70, 2832), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
         {ROWS(70, 2816), 144, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 132},
         0};
-    int faults = left_out_of_pair(&pair, 8) + left_out_of_pair(&few, 16);
+    int faults = left_out_of_pair(&pair, 8) + left_out_of_pair(&few, 15);
     for (size_t i = 0; i < ARRAY_LEN(kernels); i++)
         faults += left_out_of(&kernels[i].c, kernels[i].variant);
     assert_true(faults >= 30);
