@@ -41,12 +41,12 @@ static enum status take_histograms(struct calibration *c, struct error *err)
 enum status calibration_new(struct onnx_model *model, const struct build_options *options,
                             struct calibration **out, struct error *err)
 {
-    CLEANUP(calibration_cleanup) struct calibration *c = calloc(1, sizeof(*c));
-    if (!c)
-        return error_no_memory(err, "a calibration");
     if (options->ragged)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "--ragged goes with floats, which need no ranges");
+    CLEANUP(calibration_cleanup) struct calibration *c = calloc(1, sizeof(*c));
+    if (!c)
+        return error_no_memory(err, "a calibration");
     build_digest(model, c->model);
     TRY(build_graph(model, options, 1, true, &c->graph, err));
     TRY(build_bounds_check(c->graph, options->max_bytes, err));

@@ -190,14 +190,12 @@ static struct build_options bind(const struct build_options *o, struct binding *
     return own;
 }
 
-static enum status import(struct onnx_model *model, const struct build_options *o, int64_t n,
-                          int64_t s, bool masked, struct build_report *report,
-                          struct ir_graph **out, struct error *err)
+static enum status import_bound(struct onnx_model *model, const struct build_options *o,
+                                struct binding *b, int64_t n, int64_t s, bool masked,
+                                struct build_report *report, struct ir_graph **out,
+                                struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
-    CLEANUP(cleanup_free) struct binding *b = calloc(1, sizeof(*b));
-    if (!b)
-        return error_no_memory(err, "the builder");
     struct build_options own = bind(o, b, s, masked);
     enum status status = build_import(model, &own, (uint32_t)n, NULL, NULL, &graph, err);
     if (status) {
@@ -208,6 +206,15 @@ static enum status import(struct onnx_model *model, const struct build_options *
         TRY(build_fuse(graph, &own, report, err));
     *out = STEAL(graph);
     return STATUS_OK;
+}
+
+static enum status import(struct onnx_model *model, const struct build_options *o, int64_t n,
+                          int64_t s, bool masked, struct build_report *report,
+                          struct ir_graph **out, struct error *err)
+{
+    CLEANUP(cleanup_free) struct binding *b = calloc(1, sizeof(*b));
+    return b ? import_bound(model, o, b, n, s, masked, report, out, err)
+             : error_no_memory(err, "the builder");
 }
 
 /* How many tokens a sequence has of those that the graph is made for: it makes no difference to
