@@ -234,12 +234,12 @@ static enum status visit_one(struct cuda_device *device, const struct ir_graph *
 }
 
 /* Products of few rows may write FP32 themselves: what a model gives is often such a one's, and a
- * conversion behind it is one more launch. */
+ * conversion behind it is one more launch. No device has run that yet. */
 static bool may_be_wide(const struct ir_graph *graph, const struct ir_node *node,
                         const struct kernel_matmul *p)
 {
     enum { ROWS_MAX = 512 };
-    return node->op == IR_OP_MATMUL && p->rows <= ROWS_MAX &&
+    return own_all_products() && node->op == IR_OP_MATMUL && p->rows <= ROWS_MAX &&
            ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32;
 }
 

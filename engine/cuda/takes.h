@@ -116,8 +116,8 @@
       OP(MATMUL) | OP(CONV) | OP(CONV_PAIR),                                                       \
       "16 bit on Hopper, constant weights of rank 2, rows of multiples of 8; convolutions of one " \
       "group, one or two spatial dimensions; bias, residual, Relu, both Gelus, swish inside; few " \
-      "rows, which may give FP32, or more if the environment has INFERD_OWN_MATMUL; CONV_PAIR of " \
-      "any rows")                                                                                  \
+      "rows, or more, and FP32 of few, if the environment has INFERD_OWN_MATMUL; CONV_PAIR of any "\
+      "rows")                                                                                      \
     F(26, OWN_SCALED, own_scaled, "own scaled", "own",                                             \
       OP(MATMUL) | OP(CONV),                                                                       \
       "INT8 and UINT8 by a scale, with zero points, and constant INT8 weights; groups, depthwise, "\
