@@ -436,16 +436,28 @@ static void test_splits(void **state)
                          taken[i]);
 }
 
+/* A case, what happens to its sums, and how many variants take it. */
+struct bent_case {
+    struct tile_case c;
+    struct bend bend;
+    int taken;
+};
+
+static void check_bent(const struct bent_case *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int taken = check_rows(&rows[i].c, &rows[i].bend, 1, KERNEL_TILE_VARIANTS + 1);
+        if (taken != rows[i].taken)
+            fail_msg("case %d: %d, not %d", (int)i, taken, rows[i].taken);
+    }
+}
+
 /* Products, windows and patches of FP8, each activation, residuals before and behind it, limits,
  * results that saturate and such as have no exponent. */
 static void test_floats(void **state)
 {
     (void)state;
-    static const struct {
-        struct tile_case c;
-        struct bend bend;
-        int taken;
-    } rows[] = {
+    static const struct bent_case rows[] = {
         {{ROWS(1, 16), 16, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -ALL, ALL, 132},
          {IR_UNARY_IDENTITY, false},
          12},
@@ -481,11 +493,7 @@ static void test_floats(void **state)
          {IR_UNARY_SWISH, false},
          12},
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        int taken = check_rows(&rows[i].c, &rows[i].bend, 1, KERNEL_TILE_VARIANTS + 1);
-        if (taken != rows[i].taken)
-            fail_msg("case %d: %d, not %d", (int)i, taken, rows[i].taken);
-    }
+    check_bent(rows, ARRAY_LEN(rows));
 }
 
 /* Results of integers behind an activation. */
@@ -511,11 +519,7 @@ static void test_bent(void **state)
 static void test_wide(void **state)
 {
     (void)state;
-    static const struct {
-        struct tile_case c;
-        struct bend bend;
-        int taken;
-    } rows[] = {
+    static const struct bent_case rows[] = {
         {{ROWS(1, 16), 16, DTYPE_F8, DTYPE_NONE, DTYPE_F16, -ALL, ALL, 132},
          {IR_UNARY_IDENTITY, false},
          5},
@@ -535,11 +539,7 @@ static void test_wide(void **state)
          {IR_UNARY_IDENTITY, false},
          10},
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        int taken = check_rows(&rows[i].c, &rows[i].bend, 1, KERNEL_TILE_VARIANTS + 1);
-        if (taken != rows[i].taken)
-            fail_msg("wide %d: %d, not %d", (int)i, taken, rows[i].taken);
-    }
+    check_bent(rows, ARRAY_LEN(rows));
 }
 
 /* --- two sources --- */

@@ -2,14 +2,12 @@
 /* Instances that are counted elsewhere than in the first dimension, and inputs that all share. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "engine/build/build.h"
 #include "engine/cpu/eval.h"
-#include "engine/engine.h"
 #include "engine/runtime/box.h"
 #include "tests/test.h"
 #include "tests/unit/import/wire.h"
+#include "tests/unit/runtime/runner.h"
 
 /* --- boxes --- */
 
@@ -81,9 +79,6 @@ static struct plan *plan_make(struct device *device)
                                     .no_timing = true};
     static const int64_t a[] = {-1, C}, x[] = {T, -1, C}, one[] = {1}, zero[] = {0};
     static struct wire graph, bytes;
-    struct onnx_model *model;
-    struct plan *plan = NULL;
-    struct error err;
     graph.n = bytes.n = 0;
     wire_input(&graph, "a", 1, 2, a);
     wire_input(&graph, "x", 1, 3, x);
@@ -95,55 +90,7 @@ static struct plan *plan_make(struct device *device)
     wire_output(&graph, "y");
     wire_output(&graph, "z");
     wire_model(&bytes, &graph, 13);
-    assert_int_equal(onnx_open_memory(bytes.data, bytes.n, &model, &err), STATUS_OK);
-    if (build_plan(model, &options, &plan, &err))
-        fail_msg("%s", err.text);
-    onnx_close(model);
-    return plan;
-}
-
-struct fixture {
-    struct device *device;
-    struct engine *engine;
-    struct lane *lane;
-    struct context *ctx;
-    char *output;
-};
-
-static void fixture_open(struct fixture *f, const char *script)
-{
-    struct device_options options = {.threads = 1, .reference_only = true, .script = script};
-    char path[] = "/tmp/inferd-boxes-XXXXXX";
-    struct device *cpu;
-    void *output;
-    struct error err;
-    assert_int_equal(engine_device_open(script ? "fault" : "cpu", &options, &f->device, &err), 0);
-    options.script = NULL;
-    assert_int_equal(engine_device_open("cpu", &options, &cpu, &err), 0);
-    struct plan *plan = plan_make(cpu);
-    engine_device_close(cpu);
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    if (plan_write(path, plan, &err) || engine_load(f->device, path, &f->engine, &err))
-        fail_msg("%s", err.text);
-    plan_free(plan);
-    unlink(path);
-    assert_int_equal(lane_new(f->device, &f->lane, &err), STATUS_OK);
-    if (context_new(f->engine, f->lane, &f->ctx, &err))
-        fail_msg("%s", err.text);
-    size_t bytes = engine_describe(f->engine)->out_bytes_max;
-    assert_int_equal(engine_buffer_alloc(f->device, bytes, "test", &output, &err), STATUS_OK);
-    f->output = output;
-}
-
-static void fixture_close(struct fixture *f)
-{
-    engine_buffer_free(f->device, f->output);
-    context_free(f->ctx);
-    lane_free(f->lane);
-    engine_unref(f->engine);
-    engine_device_close(f->device);
+    return runner_plan(bytes.data, bytes.n, &options);
 }
 
 static float a_at(uint32_t request, uint32_t n, uint32_t c)
@@ -183,7 +130,7 @@ static void check(const float *y, const float *z, uint32_t request, uint32_t n, 
 }
 
 /* Runs requests of so many instances as one batch. */
-static void run(struct fixture *f, const uint32_t *counts, uint32_t n, bool named)
+static void run(struct runner *f, const uint32_t *counts, uint32_t n, bool named)
 {
     static struct sent sent[BATCH];
     struct engine_request requests[BATCH] = {{0}};
@@ -222,8 +169,8 @@ static void run_all(const char *script)
         uint32_t counts[BATCH], n;
     } cases[] = {{{1}, 1},    {{4}, 1},    {{2}, 1},       {{3}, 1},         {{1, 1}, 2},
                  {{1, 2}, 2}, {{2, 2}, 2}, {{1, 2, 1}, 3}, {{1, 1, 1, 1}, 4}};
-    struct fixture f;
-    fixture_open(&f, script);
+    struct runner f;
+    runner_open(&f, script, plan_make);
     const struct engine_info *info = engine_describe(f.engine);
     assert_true(info->batched);
     assert_int_equal(info->input_axes[1].batch, 1);
@@ -235,7 +182,7 @@ static void run_all(const char *script)
         run(&f, cases[i].counts, cases[i].n, true);
         run(&f, cases[i].counts, cases[i].n, false);
     }
-    fixture_close(&f);
+    runner_close(&f);
 }
 
 static void instances_lie_along_any_axis(void **state UNUSED)
@@ -250,7 +197,7 @@ static void a_device_with_memory_of_its_own_gets_whole_tensors(void **state UNUS
 
 static void a_request_has_the_bytes_of_its_shape(void **state UNUSED)
 {
-    struct fixture f;
+    struct runner f;
     float values[T * BATCH * C] = {0};
     struct engine_request request = {.instances = 2};
     struct engine_batch batch = {.instances = 2, .requests = &request, .n_requests = 1};
@@ -258,7 +205,7 @@ static void a_request_has_the_bytes_of_its_shape(void **state UNUSED)
     struct engine_span s = {values, sizeof(float)};
     struct engine_input inputs[] = {{&a, 1}, {&x, 1}, {&s, 1}};
     struct error err;
-    fixture_open(&f, NULL);
+    runner_open(&f, NULL, plan_make);
     x.size -= sizeof(float);
     assert_int_equal(context_enqueue_batch(f.ctx, &batch, inputs, f.output, &err),
                      STATUS_INVALID_ARGUMENT);
@@ -273,7 +220,7 @@ static void a_request_has_the_bytes_of_its_shape(void **state UNUSED)
     inputs[2].n_spans = 1;
     assert_int_equal(context_enqueue_batch(f.ctx, &batch, inputs, f.output, &err), STATUS_OK);
     assert_int_equal(context_wait(f.ctx, NULL, &err), STATUS_OK);
-    fixture_close(&f);
+    runner_close(&f);
 }
 
 int main(void)

@@ -2,13 +2,11 @@
 /* Sequences of any lengths in one batch, on the host's memory and on a device that has its own. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "engine/build/build.h"
 #include "engine/cpu/eval.h"
-#include "engine/engine.h"
 #include "tests/test.h"
 #include "tests/unit/import/wire.h"
+#include "tests/unit/runtime/runner.h"
 
 enum { C = 3, LONGEST = 8, TOKENS = 32 };
 
@@ -32,9 +30,6 @@ static struct plan *plan_make(struct device *device)
     static const int64_t table_dims[] = {LONGEST, C};
     static float table[LONGEST][C];
     static struct wire graph, bytes, axis;
-    struct onnx_model *model;
-    struct plan *plan = NULL;
-    struct error err;
     graph.n = bytes.n = axis.n = 0;
     for (int i = 0; i < LONGEST * C; i++)
         (&table[0][0])[i] = (float)(1000 * (i / C + 1));
@@ -54,65 +49,15 @@ static struct plan *plan_make(struct device *device)
     wire_output(&graph, "y");
     wire_output(&graph, "z");
     wire_model(&bytes, &graph, 13);
-    assert_int_equal(onnx_open_memory(bytes.data, bytes.n, &model, &err), STATUS_OK);
-    if (build_plan(model, &options, &plan, &err))
-        fail_msg("%s", err.text);
-    onnx_close(model);
-    return plan;
-}
-
-struct fixture {
-    struct device *device;
-    struct engine *engine;
-    const struct engine_info *info;
-    struct lane *lane;
-    struct context *ctx;
-    char *output;
-};
-
-static void fixture_open(struct fixture *f, const char *script)
-{
-    struct device_options options = {.threads = 1, .reference_only = true, .script = script};
-    char path[] = "/tmp/inferd-ragged-XXXXXX";
-    struct device *cpu;
-    void *output;
-    struct error err;
-    assert_int_equal(engine_device_open(script ? "fault" : "cpu", &options, &f->device, &err), 0);
-    options.script = NULL;
-    assert_int_equal(engine_device_open("cpu", &options, &cpu, &err), 0);
-    struct plan *plan = plan_make(cpu);
-    engine_device_close(cpu);
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    if (plan_write(path, plan, &err) || engine_load(f->device, path, &f->engine, &err))
-        fail_msg("%s", err.text);
-    plan_free(plan);
-    unlink(path);
-    f->info = engine_describe(f->engine);
-    assert_int_equal(lane_new(f->device, &f->lane, &err), STATUS_OK);
-    if (context_new(f->engine, f->lane, &f->ctx, &err))
-        fail_msg("%s", err.text);
-    assert_int_equal(engine_buffer_alloc(f->device, f->info->out_bytes_max, "test", &output, &err),
-                     STATUS_OK);
-    f->output = output;
-}
-
-static void fixture_close(struct fixture *f)
-{
-    engine_buffer_free(f->device, f->output);
-    context_free(f->ctx);
-    lane_free(f->lane);
-    engine_unref(f->engine);
-    engine_device_close(f->device);
+    return runner_plan(bytes.data, bytes.n, &options);
 }
 
 /* What clients see is not what the layers have. */
 static void a_plan_of_tokens_is_shown_as_one_of_sequences(void **state UNUSED)
 {
     static const struct shape x = {3, {-1, -1, C}}, mask = {2, {-1, -1}}, z = {2, {-1, C}};
-    struct fixture f;
-    fixture_open(&f, NULL);
+    struct runner f;
+    runner_open(&f, NULL, plan_make);
     assert_non_null(f.info->ragged);
     assert_int_equal(f.info->ragged->max_length, LONGEST);
     assert_int_equal(f.info->ragged->mask, 1);
@@ -129,12 +74,12 @@ static void a_plan_of_tokens_is_shown_as_one_of_sequences(void **state UNUSED)
     assert_int_equal(f.info->n_free, 2);
     assert_int_equal(f.info->free[1].high, LONGEST);
     assert_false(engine_counts_first(f.info));
-    fixture_close(&f);
+    runner_close(&f);
 }
 
 /* --- instances --- */
 
-static enum status count(const struct fixture *f, int64_t n, int64_t s, const int64_t *mask,
+static enum status count(const struct runner *f, int64_t n, int64_t s, const int64_t *mask,
                          uint32_t *out, struct error *err)
 {
     const struct engine_span spans[] = {{NULL, 0}, {mask, (size_t)(n * s) * sizeof(*mask)}};
@@ -142,7 +87,7 @@ static enum status count(const struct fixture *f, int64_t n, int64_t s, const in
                                    err);
 }
 
-static void refused(const struct fixture *f, int64_t n, int64_t s, const int64_t *mask,
+static void refused(const struct runner *f, int64_t n, int64_t s, const int64_t *mask,
                     const char *word)
 {
     uint32_t instances = 77;
@@ -159,10 +104,10 @@ static void tokens_are_counted_by_the_mask(void **state UNUSED)
                          none[] = {1, 1, 0, 0};
     static const int64_t one[] = {5, 0, 0, 0, 0, 0, 0, 0};
     static int64_t ones[TOKENS + LONGEST], firsts[17 * LONGEST];
-    struct fixture f;
+    struct runner f;
     uint32_t instances;
     struct error err;
-    fixture_open(&f, NULL);
+    runner_open(&f, NULL, plan_make);
     for (int i = 0; i < TOKENS + LONGEST; i++)
         ones[i] = 1;
     for (int i = 0; i < 17; i++)
@@ -182,7 +127,7 @@ static void tokens_are_counted_by_the_mask(void **state UNUSED)
     refused(&f, 0, 1, ones, "0 sequences");
     refused(&f, 5, LONGEST, ones, "40 tokens");
     refused(&f, 17, LONGEST, firsts, "pad them less");
-    fixture_close(&f);
+    runner_close(&f);
 }
 
 /* --- batches --- */
@@ -208,7 +153,7 @@ static void send(struct sent *to, uint32_t request, uint32_t n, uint32_t s, cons
     }
 }
 
-static void check(const struct fixture *f, const struct sent *sent, uint32_t first, uint32_t batch)
+static void check(const struct runner *f, const struct sent *sent, uint32_t first, uint32_t batch)
 {
     const struct engine_profile *p = engine_profile_for(f->engine, 0, batch);
     const float *y = (const float *)(const void *)(f->output + p->out_offset[0] +
@@ -234,7 +179,7 @@ static struct engine_request requests[8];
 static struct engine_span spans[2][8];
 
 /* Runs what was sent as one batch; `less` instances fewer are said of the first request. */
-static enum status run(struct fixture *f, uint32_t n, uint32_t less, struct error *err)
+static enum status run(struct runner *f, uint32_t n, uint32_t less, struct error *err)
 {
     struct engine_batch batch = {.requests = requests, .n_requests = n};
     for (uint32_t r = 0; r < n; r++) {
@@ -260,9 +205,9 @@ static void requests_of_any_lengths_run_together(const char *script)
 {
     static const uint32_t a[] = {3, 1}, b[] = {8}, c[] = {1, 1, 1, 2}, d[] = {2},
                           all[] = {8, 8, 8, 8};
-    struct fixture f;
+    struct runner f;
     struct error err;
-    fixture_open(&f, script);
+    runner_open(&f, script, plan_make);
     for (int again = 0; again < 2; again++) {
         send(&sent[0], 1, 2, 4, a);
         send(&sent[1], 2, 1, 8, b);
@@ -278,7 +223,7 @@ static void requests_of_any_lengths_run_together(const char *script)
     send(&sent[0], 1, 2, 4, a);
     assert_int_equal(run(&f, 1, 1, &err), STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "counts 3 instances, and has 4"));
-    fixture_close(&f);
+    runner_close(&f);
 }
 
 static void on_the_host(void **state UNUSED)
@@ -297,9 +242,9 @@ static void a_batch_without_requests_is_of_whole_sequences(void **state UNUSED)
     enum { N = 21 };
     static float x[N][C];
     static int64_t mask[N];
-    struct fixture f;
+    struct runner f;
     struct error err;
-    fixture_open(&f, NULL);
+    runner_open(&f, NULL, plan_make);
     const struct engine_span tokens = {x, sizeof(x)}, masks = {mask, sizeof(mask)},
                              few = {x, sizeof(x) - sizeof(x[0])};
     struct engine_input inputs[] = {{&tokens, 1}, {&masks, 1}};
@@ -315,7 +260,7 @@ static void a_batch_without_requests_is_of_whole_sequences(void **state UNUSED)
     assert_int_equal(context_enqueue(f.ctx, N, inputs, f.output, &err), STATUS_INVALID_ARGUMENT);
     assert_int_equal(context_enqueue(f.ctx, TOKENS + 1, inputs, f.output, &err),
                      STATUS_INVALID_ARGUMENT);
-    fixture_close(&f);
+    runner_close(&f);
 }
 
 int main(void)
