@@ -500,6 +500,14 @@ static enum status make_free(struct builder *b, struct error *err)
     return STATUS_OK;
 }
 
+bool build_is_valued(const struct build_options *options, const char *input)
+{
+    for (uint32_t i = 0; i < options->n_values; i++)
+        if (!strcmp(options->values[i].name, input))
+            return true;
+    return false;
+}
+
 void build_digest(const struct onnx_model *model, char out[PLAN_DIGEST_MAX])
 {
     static const char hex[] = "0123456789abcdef";
@@ -664,15 +672,13 @@ static uint32_t largest_batch(const struct build_options *options)
 /* A ragged plan's instances are tokens, whose dimension is the first one of all its tensors. */
 static enum status find_tokens(struct builder *b, struct error *err)
 {
-    static const int64_t no_values[1][PLAN_MAX_FREE];
     TRY(build_ragged_check(b->model, b->options, err));
     b->own = *b->options;
     b->options = &b->own;
     b->space.n_points = 1;
-    b->space.points = arena_array(b->arena, 1, sizeof(no_values[0]));
+    b->space.points = arena_array(b->arena, 1, sizeof(*b->space.points));
     if (!b->space.points)
         return error_no_memory(err, "the builder");
-    memcpy(b->space.points, no_values, sizeof(no_values));
     b->instances.batched = true;
     return STATUS_OK;
 }

@@ -132,6 +132,8 @@ const char *precision_name(enum precision precision);
 
 /* The digest of the model's file, in hex, as plans and tables of ranges have it. */
 void build_digest(const struct onnx_model *model, char out[PLAN_DIGEST_MAX]);
+/* Whether the options give the input its values. */
+bool build_is_valued(const struct build_options *options, const char *input);
 /* Sets the plan's device line; `host` may be NULL. */
 void build_put_device(struct plan *plan, struct device *device, struct device *host);
 

@@ -76,8 +76,8 @@ static void keep_faster(const struct ir_graph *together, const struct ir_graph *
         const struct pass_pair *p = &pairs->row[i];
         uint64_t both = time_of(together, p->both);
         uint64_t parts = time_of(apart, p->first) + time_of(apart, p->second);
-        log_write(log, LOG_INFO, "%s: %.1f us together, %.1f us apart", p->both,
-                  (double)both / 1e3, (double)parts / 1e3);
+        log_write(log, LOG_INFO, "%s: %.1f us together, %.1f us apart", p->both, (double)both / 1e3,
+                  (double)parts / 1e3);
         if (both < parts)
             pairs->row[n++] = *p;
     }

@@ -45,14 +45,6 @@ static bool is_listed(const struct build_ragged *ragged, const char *name)
     return false;
 }
 
-static bool is_valued(const struct build_options *o, const char *name)
-{
-    for (uint32_t i = 0; i < o->n_values; i++)
-        if (!strcmp(o->values[i].name, name))
-            return true;
-    return false;
-}
-
 static bool has_input(const struct onnx_model *model, const char *name)
 {
     uint32_t rank;
@@ -80,7 +72,7 @@ static enum status check_names(const struct onnx_model *model, const struct buil
                          "--ragged: %u inputs are called a mask; one may be, beside others", masks);
     for (uint32_t i = 0; i < onnx_n_inputs(model); i++) {
         const char *name = onnx_input(model, i, &rank);
-        if (!is_listed(ragged, name) && !is_valued(o, name))
+        if (!is_listed(ragged, name) && !build_is_valued(o, name))
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "--ragged: the model's input '%.64s' is not among them: name it, or "
                              "give it a --value",
@@ -363,8 +355,8 @@ static enum plan_role role_of(const char *name)
                                              : PLAN_ROLE_TOKENS;
 }
 
-/* Whether the output has a row for each sequence: its rank says so, which one dimension less than
- * the model's own for tokens has. */
+/* Whether the output has a row for each sequence: it has as many dimensions as in the model then.
+ * An output of tokens has one less, since sequences and tokens have become one dimension. */
 static bool is_of_sequences(const struct ir_graph *whole, uint32_t i, const struct shape *flat)
 {
     return ir_tensor(whole, whole->outputs[i])->shape.rank == flat->rank;

@@ -40,7 +40,6 @@ struct ragged_forms {
     bool *tokens; /* by the model's tensors: it has a row for each token */
     uint32_t n_picks;
     struct ragged_pick picks[RAGGED_PICKS_MAX];
-    bool spans, positions; /* `graph` and `longer` have these inputs */
 };
 
 /* Takes masks that hide nothing from attention, in all of them. */

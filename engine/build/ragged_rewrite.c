@@ -195,7 +195,6 @@ static enum status join_attentions(struct ragged_forms *f, struct error *err)
             continue;
         TRY(join_attention(f->graph, f->n, f->s, i, err));
         TRY(join_attention(f->longer, f->n, f->other, i, err));
-        f->spans = true;
     }
     return STATUS_OK;
 }
@@ -333,7 +332,6 @@ static enum status gather_constant(struct ragged_forms *f, uint32_t id, struct e
         return err->status;
     ir_replace_uses(f->graph, id, in_graph);
     ir_replace_uses(f->longer, id, in_longer);
-    f->positions = true;
     return STATUS_OK;
 }
 

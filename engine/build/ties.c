@@ -40,14 +40,6 @@ static bool is_given(const struct build_options *options, const char *name, cons
     return false;
 }
 
-static bool is_valued(const struct build_options *options, const char *input)
-{
-    for (uint32_t i = 0; i < options->n_values; i++)
-        if (!strcmp(options->values[i].name, input))
-            return true;
-    return false;
-}
-
 /* Whether the dimension is known to count instances. */
 static bool counts(const struct finding *f, const struct onnx_axis_info *info)
 {
@@ -100,7 +92,7 @@ static bool candidates_list(struct finding *f)
         uint32_t rank;
         const char *input = onnx_input(f->model, i, &rank);
         for (uint32_t d = 0; rank <= SHAPE_MAX_RANK && d < rank; d++)
-            if (!is_valued(&f->quiet, input) && !candidate_add(f, i, rank, d))
+            if (!build_is_valued(&f->quiet, input) && !candidate_add(f, i, rank, d))
                 return false;
     }
     for (uint32_t i = 0; f->n <= GROUPS_MAX && i < f->n; i++)

@@ -377,11 +377,11 @@ enum status layer_run_wide(struct layer_machine *machine, const struct ir_graph 
                            const struct ir_node *node, struct layer_run *runs, uint32_t n,
                            struct error *err)
 {
+    if (parts_has(node))
+        return parts_run_wide(machine, graph, node, runs, n, err);
     const struct backend *backend = machine->device->backend;
     CLEANUP(cleanup_free) struct tactic *list = calloc(WIDE_MAX, sizeof(*list));
     struct wide w = {.machine = machine, .graph = graph, .node = node, .list = list};
-    if (parts_has(node))
-        return parts_run_wide(machine, graph, node, runs, n, err);
     if (!list)
         return no_memory(err);
     enum status status =

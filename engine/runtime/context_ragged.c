@@ -12,9 +12,8 @@
 #include "engine/runtime/memory.h"
 
 struct context_ragged {
-    char *in,
-        *out; /* MEMORY_PINNED: the layers' inputs, and what they make, of the largest batch */
-    size_t *in_offset;         /* by the layers' inputs */
+    char *in, *out;    /* MEMORY_PINNED: the layers' inputs and outputs, of the largest batch */
+    size_t *in_offset; /* by the layers' inputs */
     struct engine_span *spans; /* the same */
     struct engine_input *inputs;
     uint32_t *lengths; /* of the batch's sequences, one request's after the other's */
@@ -103,15 +102,16 @@ static enum status take_request(struct context *ctx, const struct engine_batch *
     struct engine_span spans[IR_MAX_IO];
     uint32_t instances = 0, tokens = 0;
     TRY(spans_of(shown, batch, inputs, r, spans, err));
-    TRY(engine_ragged_instances(shown, request->values, spans, &instances, err));
-    if (request->instances < instances)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "request %u counts %u instances, and has %u",
-                         r, request->instances, instances);
-    if (request->values[0] > (int64_t)shown->max_batch - ragged->n)
+    if (request->values[0] <= shown->max_batch &&
+        request->values[0] > (int64_t)shown->max_batch - ragged->n)
         return error_set(err, STATUS_INVALID_ARGUMENT, "a batch of more than %u sequences",
                          shown->max_batch);
     TRY(engine_ragged_lengths(shown, request->values, spans, ragged->lengths + ragged->n, &tokens,
                               err));
+    TRY(engine_ragged_count(shown, request->values, tokens, &instances, err));
+    if (request->instances < instances)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "request %u counts %u instances, and has %u",
+                         r, request->instances, instances);
     ragged->n += (uint32_t)request->values[0];
     ragged->tokens += tokens;
     return STATUS_OK;

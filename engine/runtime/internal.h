@@ -56,6 +56,9 @@ bool engine_show_ragged(struct engine *engine);
 enum status engine_ragged_lengths(const struct engine_info *info, const int64_t *values,
                                   const struct engine_span *spans, uint32_t *lengths,
                                   uint32_t *tokens, struct error *err);
+/* How many instances a request of so many tokens counts: see engine_ragged_instances. */
+enum status engine_ragged_count(const struct engine_info *info, const int64_t *values,
+                                uint32_t tokens, uint32_t *instances, struct error *err);
 
 /* Makes the zeros of a device that reads host memory, once. The first context asks for them, not
  * the load, because a plan that has been loaded may still turn out to be too large to be served. */

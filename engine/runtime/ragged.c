@@ -223,12 +223,9 @@ static bool has_padding(const struct engine_info *info)
     return false;
 }
 
-enum status engine_ragged_instances(const struct engine_info *info, const int64_t *values,
-                                    const struct engine_span *spans, uint32_t *instances,
-                                    struct error *err)
+enum status engine_ragged_count(const struct engine_info *info, const int64_t *values,
+                                uint32_t tokens, uint32_t *instances, struct error *err)
 {
-    uint32_t tokens = 0;
-    TRY(engine_ragged_lengths(info, values, spans, NULL, &tokens, err));
     int64_t all = values[FREE_SEQUENCES] * values[FREE_TOKENS];
     int64_t least = (all + ENGINE_RAGGED_PADDING - 1) / ENGINE_RAGGED_PADDING;
     if (has_padding(info) && least > info->max_batch)
@@ -240,4 +237,13 @@ enum status engine_ragged_instances(const struct engine_info *info, const int64_
                          (long long)least, info->max_batch);
     *instances = has_padding(info) ? (uint32_t)MAX((int64_t)tokens, least) : tokens;
     return STATUS_OK;
+}
+
+enum status engine_ragged_instances(const struct engine_info *info, const int64_t *values,
+                                    const struct engine_span *spans, uint32_t *instances,
+                                    struct error *err)
+{
+    uint32_t tokens = 0;
+    TRY(engine_ragged_lengths(info, values, spans, NULL, &tokens, err));
+    return engine_ragged_count(info, values, tokens, instances, err);
 }
