@@ -124,15 +124,15 @@ bool own_all_products(void)
 
 /* Tiles of 64 columns, or of 32 where these are few, and so many blocks to a tile that all
  * multiprocessors have one. */
-struct own_split own_split(const struct cuda_device *device, int64_t rows, int64_t cols)
+int32_t own_split_row(const struct cuda_device *device, int64_t rows, int64_t cols)
 {
-    struct own_split s = {64, 8};
-    int64_t room = device->properties.multiProcessorCount, tall = (rows + 63) / 64;
-    if (tall * ((cols + 63) / 64) * s.blocks < room / 2)
-        s.columns = 32;
-    while (s.blocks > 2 && tall * ((cols + s.columns - 1) / s.columns) * s.blocks > 2 * room)
-        s.blocks /= 2;
-    return s;
+    int64_t columns = 64, blocks = 8, tall = (rows + 63) / 64;
+    int64_t room = device->properties.multiProcessorCount;
+    if (tall * ((cols + 63) / 64) * blocks < room / 2)
+        columns = 32;
+    while (blocks > 2 && tall * ((cols + columns - 1) / columns) * blocks > 2 * room)
+        blocks /= 2;
+    return (columns == 64 ? 3 : 0) + (blocks == 8 ? 2 : blocks == 4 ? 1 : 0);
 }
 
 bool own_is_deep(int64_t rows, int64_t cols, int64_t depth)

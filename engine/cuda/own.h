@@ -55,21 +55,14 @@ void own_window_add_height(struct kernel_window *window);
 bool own_window_images(const struct kernel_window *window, const int64_t *x, const int64_t *y,
                        struct kernel_images *out);
 
-/* Inputs of a CONV_PAIR, behind the first source and its weights. */
-enum { PAIR_X2 = 2, PAIR_W2 = 3, PAIR_BIAS = 4 };
-
 /* The images that the second source of a CONV_PAIR is read as, from dims of x2 and y; none if its
  * pixels are rows as they lie. */
 void own_pair_images(const struct ir_node *node, const int64_t *x2, const int64_t *y,
                      struct kernel_images *out);
 
-/* A product of few rows that a cluster's blocks share by depth: columns of a tile, 64 or 32, and
- * the number of blocks, 2, 4 or 8, that would be taken without timing. */
-struct own_split {
-    int64_t columns, blocks;
-};
-
-struct own_split own_split(const struct cuda_device *device, int64_t rows, int64_t cols);
+/* Of the rows of a table of products that share a tile's depth among blocks, for 32 columns by 2, 4
+ * and 8 blocks, then for 64, the number of the one to take without timing. */
+int32_t own_split_row(const struct cuda_device *device, int64_t rows, int64_t cols);
 
 /* Whether the environment has INFERD_OWN_MATMUL: products that are slower than libraries', or that
  * no device has run yet, are offered, too. */

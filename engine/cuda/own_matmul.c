@@ -124,12 +124,12 @@ static bool read_pair(const struct ir_graph *graph, const struct ir_node *node, 
 {
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     const int64_t *x = cuda_input(graph, node, 0)->shape.dim, *out = y->shape.dim;
-    const int64_t *x2 = cuda_input(graph, node, PAIR_X2)->shape.dim;
+    const int64_t *x2 = cuda_input(graph, node, IR_PAIR_X2)->shape.dim;
     *p = (struct lt_product){.alpha = 1, .batch = {.n = 1}, .launches = 1, .axis = 1};
     p->dtype = dtype == DTYPE_NONE ? y->dtype : dtype;
     if (lt_type(y, dtype, exact) != p->dtype ||
         !source_fits(graph, node, 0, dtype, exact, p->dtype) ||
-        !source_fits(graph, node, PAIR_X2, dtype, exact, p->dtype) || out[1] == 0)
+        !source_fits(graph, node, IR_PAIR_X2, dtype, exact, p->dtype) || out[1] == 0)
         return false;
     p->m = out[0] * out[2] * out[3];
     p->n = out[1];
@@ -137,7 +137,7 @@ static bool read_pair(const struct ir_graph *graph, const struct ir_node *node, 
     p->b_elements = (uint64_t)(p->n * p->k);
     op->matmul.second.depth = x2[1];
     own_pair_images(node, x2, out, &op->matmul.second.image);
-    return lt_steps_read(graph, node, PAIR_BIAS, dtype, exact, p);
+    return lt_steps_read(graph, node, IR_PAIR_BIAS, dtype, exact, p);
 }
 
 /* `dtype` and `exact` as lt_kind's; sums that are to be FP32 are read without `exact`. */
@@ -168,7 +168,7 @@ static bool read_matmul(const struct ir_graph *graph, const struct ir_node *node
 static struct kernel_matmul source_of(const struct kernel_matmul *p, uint32_t input)
 {
     struct kernel_matmul one = *p;
-    if (input == PAIR_W2) {
+    if (input == IR_PAIR_W2) {
         one.depth = p->second.depth;
         one.image = p->second.image;
     }
@@ -185,7 +185,7 @@ static uint64_t packed_bytes(const struct kernel_matmul *p, uint32_t input)
 
 static bool is_packed(const struct ir_node *node, uint32_t input)
 {
-    return input == 1 || (node->op == IR_OP_CONV_PAIR && input == PAIR_W2);
+    return input == 1 || (node->op == IR_OP_CONV_PAIR && input == IR_PAIR_W2);
 }
 
 static void fill(const struct ir_graph *graph, const struct ir_node *node,
@@ -203,21 +203,11 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node,
     for (uint32_t i = 1; i < tactic->n_in; i++) {
         const struct ir_tensor *t = cuda_input(graph, node, i);
         bool like_y = (t && i >= ir_node_own_inputs(node) && shape_equal(&t->shape, y)) ||
-                      (node->op == IR_OP_CONV_PAIR && i == PAIR_X2);
+                      (node->op == IR_OP_CONV_PAIR && i == IR_PAIR_X2);
         tactic->in[i].format.layout = like_y ? kind_of(node)->layout : IR_LAYOUT_PLAIN;
         if (is_packed(node, i))
             tactic_port_pack(&tactic->in[i], packed_bytes(&op->matmul, i));
     }
-}
-
-/* Of the rows that divide the depth, the one to take without timing. */
-static int32_t guess(const struct cuda_device *device, const struct kernel_matmul *p)
-{
-    const struct own_split split = own_split(device, p->rows, p->cols);
-    return FIRST_SPLIT + (split.columns == 64 ? 3 : 0) +
-           (split.blocks == 8   ? 2
-            : split.blocks == 4 ? 1
-                                : 0);
 }
 
 static enum status visit_one(struct cuda_device *device, const struct ir_graph *graph,
@@ -255,7 +245,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         struct matmul_op op;
         if (!read_matmul(graph, node, dtypes[i], false, &op))
             continue;
-        int32_t best = guess(device, &op.matmul);
+        int32_t best = FIRST_SPLIT + own_split_row(device, op.matmul.rows, op.matmul.cols);
         TRY(visit_one(device, graph, node, &op, dtypes[i], best, visit, user, err));
         for (int32_t v = first; v <= KERNEL_MATMUL_VARIANTS; v++)
             if (v != best)
@@ -341,8 +331,8 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     op->matmul.a = inputs[0];
     op->matmul.b = inputs[1];
     if (op->matmul.second.depth) {
-        op->matmul.second.a = inputs[PAIR_X2];
-        op->matmul.second.b = inputs[PAIR_W2];
+        op->matmul.second.a = inputs[IR_PAIR_X2];
+        op->matmul.second.b = inputs[IR_PAIR_W2];
     }
     op->matmul.bias = op->bias == IR_NONE ? NULL : inputs[op->bias];
     op->matmul.residual = op->residual == IR_NONE ? NULL : inputs[op->residual];

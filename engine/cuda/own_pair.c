@@ -47,7 +47,7 @@ struct pair_op {
 static bool read_stored(const struct ir_graph *graph, const struct ir_node *node, struct pair *p)
 {
     if (!stored_read(graph, node->inputs[0], &p->from[0]) ||
-        !stored_read(graph, node->inputs[PAIR_X2], &p->from[1]) ||
+        !stored_read(graph, node->inputs[IR_PAIR_X2], &p->from[1]) ||
         !stored_read(graph, node->outputs[0], &p->to))
         return false;
     p->tile.x_dtype = (int32_t)p->from[0].dtype;
@@ -69,7 +69,7 @@ static bool read_limits(const struct ir_node *node, struct pair *p)
 static void read_sizes(const struct ir_graph *graph, const struct ir_node *node, struct pair *p)
 {
     const int64_t *y = ir_tensor(graph, node->outputs[0])->shape.dim;
-    const int64_t *x2 = cuda_input(graph, node, PAIR_X2)->shape.dim;
+    const int64_t *x2 = cuda_input(graph, node, IR_PAIR_X2)->shape.dim;
     p->tile.rows = y[0] * y[2] * y[3];
     p->tile.cols = y[1];
     p->tile.depth = cuda_input(graph, node, 0)->shape.dim[1];
@@ -79,11 +79,11 @@ static void read_sizes(const struct ir_graph *graph, const struct ir_node *node,
 
 static bool read_pair(const struct ir_graph *graph, const struct ir_node *node, struct pair *out)
 {
-    struct pair p = {.biased = ir_node_own_inputs(node) > PAIR_BIAS &&
-                               cuda_input(graph, node, PAIR_BIAS) != NULL};
+    struct pair p = {.biased = ir_node_own_inputs(node) > IR_PAIR_BIAS &&
+                               cuda_input(graph, node, IR_PAIR_BIAS) != NULL};
     if (node->op != IR_OP_CONV_PAIR || !ir_tensor_is_constant(cuda_input(graph, node, 1)) ||
-        !ir_tensor_is_constant(cuda_input(graph, node, PAIR_W2)) || !read_stored(graph, node, &p) ||
-        !read_limits(node, &p))
+        !ir_tensor_is_constant(cuda_input(graph, node, IR_PAIR_W2)) ||
+        !read_stored(graph, node, &p) || !read_limits(node, &p))
         return false;
     read_sizes(graph, node, &p);
     *out = p;
@@ -111,7 +111,8 @@ static uint64_t packed_bytes(const struct pair *p, int source)
 
 static struct scaled_inputs inputs_of(const struct pair *p, int source)
 {
-    return (struct scaled_inputs){source ? PAIR_W2 : 1, !source && p->biased ? PAIR_BIAS : IR_NONE};
+    return (struct scaled_inputs){source ? IR_PAIR_W2 : 1,
+                                  !source && p->biased ? IR_PAIR_BIAS : IR_NONE};
 }
 
 /* The units of a channel's sums; false: rounding to the second one would be felt. */
@@ -154,7 +155,7 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node, const
                 IR_LAYOUT_CHANNELS_LAST, detail);
     stored_set_scales(tactic, graph, node);
     for (uint32_t i = 1; i < tactic->n_in; i++)
-        tactic->in[i].format.layout = i == PAIR_X2 ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN;
+        tactic->in[i].format.layout = i == IR_PAIR_X2 ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN;
     for (int i = 0; i < SOURCES; i++) {
         uint32_t input = inputs_of(p, i).weights;
         tactic->in[input].format =
@@ -162,8 +163,8 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node, const
         tactic_port_pack(&tactic->in[input], packed_bytes(p, i));
     }
     if (p->biased) /* packing reads it as it is */
-        tactic->in[PAIR_BIAS].format =
-            (struct ir_format){.dtype = cuda_input(graph, node, PAIR_BIAS)->dtype};
+        tactic->in[IR_PAIR_BIAS].format =
+            (struct ir_format){.dtype = cuda_input(graph, node, IR_PAIR_BIAS)->dtype};
 }
 
 struct ask {
@@ -273,7 +274,7 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
     CLEANUP(scaled_constants_cleanup) struct scaled_constants first = {0}, second = {0};
     struct pair p;
     bool fit = false;
-    if ((input != 1 && input != PAIR_W2) || !reread(graph, node, tactic, &p) ||
+    if ((input != 1 && input != IR_PAIR_W2) || !reread(graph, node, tactic, &p) ||
         !constants_fit(graph, node, &p))
         return cuda_refuse(node, tactic, err);
     uint64_t n = (uint64_t)p.tile.cols;
@@ -311,13 +312,13 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     const struct pair *made = &op->made;
     struct kernel_call call = own_call(stream, op->variant);
     struct kernel_tile t = made->tile;
-    const char *first = inputs[1], *second = inputs[PAIR_W2];
+    const char *first = inputs[1], *second = inputs[IR_PAIR_W2];
     t.x = inputs[0];
     t.y = outputs[0];
     t.weights = first;
     t.scale = (const void *)(first + made->weights[0]);
     t.bias = (const void *)(first + made->weights[0] + made->vector);
-    t.second.x = inputs[PAIR_X2];
+    t.second.x = inputs[IR_PAIR_X2];
     t.second.weights = second;
     t.second.ratio = (const void *)(second + made->weights[1]);
     cudaError_t code = kernel_tile(&call, &t);

@@ -427,16 +427,6 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     return ask->visit(ask->user, &tactic, err);
 }
 
-/* Of the variants that share a tile's depth among blocks, the one to take without timing. */
-static int32_t guess(const struct cuda_device *device, const struct scaled *s)
-{
-    const struct own_split split = own_split(device, s->tile.rows, s->tile.cols);
-    return KERNEL_TILE_SPLIT + (split.columns == 64 ? 3 : 0) +
-           (split.blocks == 8   ? 2
-            : split.blocks == 4 ? 1
-                                : 0);
-}
-
 /* Few rows and much depth: other kernels walk all of it with few blocks. */
 static bool is_deep(const struct scaled *s)
 {
@@ -456,29 +446,42 @@ static enum status ask_variant(const struct ask *ask, const struct ir_graph *gra
     return visit_one(ask, graph, dtype, layout, s, variant, err);
 }
 
+/* Variants from..end - 1, but for the one that was asked first. */
+static enum status ask_variants(const struct ask *ask, const struct ir_graph *graph,
+                                enum dtype dtype, enum ir_layout layout, struct scaled *s,
+                                int32_t from, int32_t end, int32_t first, struct error *err)
+{
+    for (int32_t v = from; v < end; v++)
+        if (v != first)
+            TRY(ask_variant(ask, graph, dtype, layout, s, v, err));
+    return STATUS_OK;
+}
+
 /* Of those for Hopper, the ones whose tiles are no wider than they need be. They differ by how they
- * are packed alone. Those that share a tile's depth come first for few rows, else last. */
+ * are packed alone. Those that share a tile's depth come last, but for few rows, where the one to
+ * take without timing comes first. */
 static enum status ask_hopper(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,
                               enum ir_layout layout, struct error *err)
 {
     struct scaled s;
+    bool all = own_all_products();
+    int32_t first = 0;
     if (!scaled_read(graph, ask->node, dtype, layout, 1, &s) ||
         !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), s.columns ? 1 : 0,
-                              s.filters, bytes_of(&s)))
+                              s.filters, bytes_of(&s)) ||
+        (!all && (s.from.dtype == DTYPE_F8 || s.tile.func != IR_UNARY_IDENTITY)))
         return STATUS_OK;
-    bool all = own_all_products();
-    if (!all && (s.from.dtype == DTYPE_F8 || s.tile.func != IR_UNARY_IDENTITY))
-        return STATUS_OK;
-    int32_t first = all && is_deep(&s) ? guess(ask->device, &s) : 0;
-    if (first)
+    if (!all)
+        return ask_variants(ask, graph, dtype, layout, &s, 1, KERNEL_TILE_SPLIT, first, err);
+    if (is_deep(&s)) {
+        first = KERNEL_TILE_SPLIT + own_split_row(ask->device, s.tile.rows, s.tile.cols);
         TRY(ask_variant(ask, graph, dtype, layout, &s, first, err));
-    for (int32_t i = 0; i < 2 * KERNEL_TILE_VARIANTS; i++) {
-        int32_t v = 1 + i % KERNEL_TILE_VARIANTS;
-        bool splits = v >= KERNEL_TILE_SPLIT && v < KERNEL_TILE_WIDE;
-        if (v != first && splits == (i >= KERNEL_TILE_VARIANTS) && (all || v < KERNEL_TILE_SPLIT))
-            TRY(ask_variant(ask, graph, dtype, layout, &s, v, err));
     }
-    return STATUS_OK;
+    TRY(ask_variants(ask, graph, dtype, layout, &s, 1, KERNEL_TILE_SPLIT, first, err));
+    TRY(ask_variants(ask, graph, dtype, layout, &s, KERNEL_TILE_WIDE, KERNEL_TILE_VARIANTS + 1,
+                     first, err));
+    return ask_variants(ask, graph, dtype, layout, &s, KERNEL_TILE_SPLIT, KERNEL_TILE_WIDE, first,
+                        err);
 }
 
 static enum status ask_layout(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,

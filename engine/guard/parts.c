@@ -63,7 +63,8 @@ static bool split_pair(struct parts *p, const struct ir_node *fused)
     uint32_t first = add_part(p, IR_OP_CONV, 2, fused->inputs), between, second;
     if (first == IR_NONE || (between = result_of(p, first)) == IR_NONE)
         return false;
-    second = add_part(p, IR_OP_CONV, ir_node_own_inputs(fused) - 2, fused->inputs + 2);
+    second =
+        add_part(p, IR_OP_CONV, ir_node_own_inputs(fused) - IR_PAIR_X2, fused->inputs + IR_PAIR_X2);
     return second != IR_NONE && ir_attr_set_ints(p->graph, second, IR_ATTR_STRIDES, 2, strides) &&
            result_of(p, second) != IR_NONE && ir_epilogue_add(p->graph, second, sum, between) &&
            add_epilogue(p, second, fused);

@@ -223,6 +223,9 @@ void ir_unary_constants(const struct ir_node *node, float *alpha, float *beta, f
 /* Adds an input to a node's list and returns its index there, or IR_NONE. */
 uint32_t ir_node_input_add(struct ir_graph *graph, uint32_t node, uint32_t tensor);
 
+/* Inputs of a CONV_PAIR, behind the first source and its weights. */
+enum { IR_PAIR_X2 = 2, IR_PAIR_W2 = 3, IR_PAIR_BIAS = 4 };
+
 /* Number `at` of `n` that stand for an operand of spans (IR_OPERAND_SPANS) where none is known:
  * rows of sequences of IR_SPAN_SAMPLE rows, one behind the other. */
 enum { IR_SPAN_SAMPLE = 128 };
