@@ -422,8 +422,8 @@ template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16
     T v[N];
 };
 
-/* What is moved at a time. The compiler is not left to find out that elements are neighbours, which
- * it does not do at all levels. */
+/* Vectors are moved by words of up to 16 bytes: at lower levels of optimisation the compiler does
+ * not find out by itself that elements are neighbours. */
 template <int BYTES> struct vector_word {
     typedef uint4 type;
 };

@@ -206,8 +206,8 @@ __device__ __forceinline__ uint32_t word_of(int32_t v)
 }
 
 /* Sends 16 bytes to the place of block `rank` that has the address `to` here. That block's mbarrier
- * at `barrier` counts them; it must not end before they have come. A kernel without clusters has
- * clusters of one block. */
+ * at `barrier` counts them; it must not end before they have come. In a kernel that is launched
+ * without clusters this is an illegal instruction. */
 __device__ __forceinline__ void peer_push(void *to, const uint4 &from, uint64_t *barrier, int rank)
 {
 #ifdef INFERD_EMULATE

@@ -394,7 +394,7 @@ struct kernel_tile {
     const void *x, *weights, *residual; /* residual may be NULL */
     const float *scale, *bias;
     float residual_step, low, high;
-    int32_t func; /* IR_UNARY_IDENTITY: what is below is read for F8 and for 16 bits alone */
+    int32_t func; /* with IR_UNARY_IDENTITY, the rest is read for F8 and for 16 bits alone */
     float alpha, to, zero;
     bool late;
     void *y;

@@ -2,8 +2,8 @@
 /*
  * Products of few rows on Hopper: few tiles, but much depth and many weights. So a cluster of 2, 4
  * or 8 blocks has a tile of 64 rows, and block s takes steps s, s + blocks, .. of its depth: many
- * multiprocessors read weights at the same time. A block alone is no cluster, whose instructions
- * are illegal there.
+ * multiprocessors read weights at the same time. There is no variant of one block: what sends parts
+ * (peer_push) is an illegal instruction outside of a cluster.
  *
  * A tile's sums are units of 8 rows by 32 columns. Unit u is finished by block u % blocks: every
  * block sends it its part (peer_push), its own as well, so that parts are added in the order of the

@@ -31,7 +31,7 @@ struct job {
     bool residual, limited;       /* limited: by `high`; floats: by either */
     int func;                     /* enum ir_unary, and all below: of real numbers */
     float alpha, to, zero;        /* zero: of integers */
-    bool late, bent, bf16;        /* bent: integers by func; bf16: else f16, of wide results */
+    bool late, bent, bf16;        /* bent: there is a func; bf16: else f16, of wide results */
 };
 
 __device__ __forceinline__ int nearest(float x)
