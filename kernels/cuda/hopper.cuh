@@ -37,6 +37,20 @@ __device__ __forceinline__ unsigned char *shared_aligned(unsigned char *shared)
            ((HOPPER_ALIGN - (shared_address(shared) & (HOPPER_ALIGN - 1))) & (HOPPER_ALIGN - 1));
 }
 
+/* The same place, in a register of its own. The other one is computed anew for each use, from a
+ * special register that takes long to read; what a warp has exchanged is kept. Called by whole
+ * warps. */
+__device__ __forceinline__ unsigned char *shared_kept(unsigned char *shared)
+{
+    unsigned char *at = shared_aligned(shared);
+#ifdef INFERD_EMULATE
+    return at;
+#else
+    uint32_t kept = __shfl_sync(UINT32_MAX, shared_address(at), 0);
+    return static_cast<unsigned char *>(__cvta_shared_to_generic(kept));
+#endif
+}
+
 /* A store to shared memory that the asynchronous proxy is to read. */
 template <class T> __device__ __forceinline__ void shared_put(void *to, const T &value)
 {

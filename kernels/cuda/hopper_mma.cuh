@@ -40,6 +40,13 @@ __device__ __forceinline__ uint64_t descriptor_rows(uint32_t address, int pitch 
            (uint64_t)(pitch * LINE >> 4) << 32 | hopper_swizzle(LINE) << 62;
 }
 
+/* What lies `bytes` further on, a multiple of 16 that is known when compiled: one addition. */
+__device__ __forceinline__ uint64_t descriptor_beyond(uint64_t descriptor, int bytes)
+{
+    uint32_t low = (uint32_t)descriptor + (uint32_t)(bytes >> 4);
+    return (descriptor >> 32 << 32) | low;
+}
+
 /* Without a swizzle: the next 16 bytes of K `lead` bytes further, the next 8 rows `stride`. */
 __device__ __forceinline__ uint64_t descriptor_bricks(uint32_t address, int lead, int stride)
 {

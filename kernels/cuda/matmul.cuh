@@ -35,7 +35,7 @@ struct job {
     int rows, cols;
     int m_tiles, n_tiles;
     float scale, alpha;
-    int func; /* enum ir_unary */
+    int func;               /* enum ir_unary */
     bool late, whole, wide; /* wide: results are FP32 */
     const void *bias, *residual;
     void *y;
@@ -62,7 +62,7 @@ template <class S> struct ring {
     uint64_t *turn; /* of each consumer, if they are apart */
     __device__ explicit ring(unsigned char *raw)
     {
-        stages = shared_aligned(raw);
+        stages = shared_kept(raw);
         full = reinterpret_cast<uint64_t *>(stages + S::STAGES * S::STAGE);
         empty = full + S::STAGES;
         turn = empty + S::STAGES;
@@ -278,6 +278,7 @@ template <class S> struct consumer {
         uint32_t a = shared_address(r.stages + t.at * S::STAGE), b = a + S::A;
         if (!S::APART)
             a += (uint32_t)(group * S::ROWS * LINE);
+        const uint64_t of_a = descriptor_rows<LINE>(a), of_b = descriptor_rows<LINE>(b);
 #pragma unroll
         for (int s = 0; s < S::SLABS; s++)
             wgmma_hold(sum[s]);
@@ -286,8 +287,8 @@ template <class S> struct consumer {
         for (int k = 0; k < LINE; k += 32)
 #pragma unroll
             for (int s = 0; s < S::SLABS; s++)
-                wgmma<T>(sum[s], descriptor_rows<LINE>(a + s * SLAB * LINE + k),
-                         descriptor_rows<LINE>(b + k), keep || k > 0);
+                wgmma<T>(sum[s], descriptor_beyond(of_a, s * SLAB * LINE + k),
+                         descriptor_beyond(of_b, k), keep || k > 0);
         wgmma_commit();
 #pragma unroll
         for (int s = 0; s < S::SLABS; s++)

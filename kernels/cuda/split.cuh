@@ -64,7 +64,7 @@ template <class S> struct ring {
     uint64_t *full, *empty, *come;
     __device__ explicit ring(unsigned char *raw)
     {
-        stages = shared_aligned(raw);
+        stages = shared_kept(raw);
         units = stages + S::STAGES * S::STAGE;
         full = reinterpret_cast<uint64_t *>(units + S::UNITS * UNIT);
         empty = full + S::STAGES;
@@ -146,11 +146,12 @@ template <class S> struct work {
         for (; k < end; k += j.blocks) {
             mbarrier_wait(r.full + t.at, t.parity);
             uint32_t a = shared_address(r.stages + t.at * S::STAGE), b = a + S::A;
+            const uint64_t of_a = descriptor_rows<S::LINE>(a), of_b = descriptor_rows<S::LINE>(b);
             wgmma_hold(sum);
             wgmma_fence();
 #pragma unroll
             for (int i = 0; i < S::LINE; i += 32)
-                S::product(sum, descriptor_rows<S::LINE>(a + i), descriptor_rows<S::LINE>(b + i),
+                S::product(sum, descriptor_beyond(of_a, i), descriptor_beyond(of_b, i),
                            k != first || i > 0);
             wgmma_commit();
             wgmma_hold(sum);

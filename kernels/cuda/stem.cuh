@@ -80,7 +80,7 @@ template <class S> struct room { /* shared memory */
     uint64_t *full, *empty;
     __device__ explicit room(unsigned char *raw)
     {
-        weights = shared_aligned(raw);
+        weights = shared_kept(raw);
         lines = weights + S::WEIGHTS;
         full = reinterpret_cast<uint64_t *>(lines + SLOTS * S::LINE);
         empty = full + SLOTS;
