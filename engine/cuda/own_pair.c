@@ -27,6 +27,8 @@ enum { SOURCES = 2 };
 static const double felt = 1.0 / 32;
 /* and has to be this part of the first source's unit at least. Both sums have a bound as well. */
 static const double smallest = 1.0 / 64, sum_max = 1 << 30, product_max = 127.0 * 255;
+/* What a number of x is at most: UINT8 is counted from 128. */
+static const double x_max = 128;
 
 struct pair {
     struct kernel_tile tile;
@@ -103,10 +105,11 @@ static void read_places(struct pair *p, int32_t variant)
     p->vector = ((uint64_t)rows * sizeof(float) + align) & ~align;
 }
 
-/* Behind the first source's weights stand scale and bias, behind the second one's the ratio. */
+/* Behind the first source's weights stand scale and bias, behind the second one's the ratio and a
+ * number, the most that a sum of the first source can be in units of the second one. */
 static uint64_t packed_bytes(const struct pair *p, int source)
 {
-    return p->weights[source] + (source ? 1 : 2) * p->vector;
+    return p->weights[source] + 2 * p->vector;
 }
 
 static struct scaled_inputs inputs_of(const struct pair *p, int source)
@@ -231,16 +234,23 @@ struct packing {
     int64_t depth[SOURCES], pitch[SOURCES]; /* of a row: its numbers, and bytes when packed */
 };
 
-/* Writes a row of a source's weights, unless `to` is NULL. Gives its sum. */
-static int64_t pack_row(const struct packing *k, int source, int64_t c, double unit, int8_t *to)
+/* Of a row of weights. */
+struct row_sum {
+    int64_t all, magnitudes;
+};
+
+/* Writes a row of a source's weights, unless `to` is NULL. */
+static struct row_sum pack_row(const struct packing *k, int source, int64_t c, double unit,
+                               int8_t *to)
 {
     const float *w = k->from[source].weights + c * k->depth[source];
     float step = (float)(unit / (double)k->p->from[source].step);
     int8_t *row = to ? to + kernel_tile_row(k->variant, c) * k->pitch[source] : NULL;
-    int64_t sum = 0;
+    struct row_sum sum = {0};
     for (int64_t i = 0; i < k->depth[source]; i++) {
         int8_t q = scaled_byte(w[i], step);
-        sum += q;
+        sum.all += q;
+        sum.magnitudes += abs(q);
         if (row)
             row[i] = q;
     }
@@ -253,18 +263,22 @@ static void pack_channel(const struct packing *k, int source, int64_t c, char *t
     const struct ir_scale *const scale[SOURCES] = {k->from[0].scale, k->from[1].scale};
     int64_t at = kernel_tile_number(k->variant, c);
     float *numbers = (void *)(to + p->weights[source]);
+    float *second = numbers + p->vector / sizeof(float);
+    struct row_sum sum[SOURCES];
     double unit[SOURCES], bias = (double)k->from[0].bias[c];
     units_of(p, scale, c, unit);
     for (int i = 0; i < SOURCES; i++) {
-        int64_t sum = pack_row(k, i, c, unit[i], i == source ? (int8_t *)to : NULL);
-        bias -= unit[i] * (double)(p->from[i].zero * sum);
+        sum[i] = pack_row(k, i, c, unit[i], i == source ? (int8_t *)to : NULL);
+        bias -= unit[i] * (double)(p->from[i].zero * sum[i].all);
     }
     if (source) {
-        numbers[at] = (float)(unit[0] / unit[1]);
-        return;
+        double ratio = unit[0] / unit[1];
+        numbers[at] = (float)ratio;
+        *second = fmaxf(*second, (float)(ratio * x_max * (double)sum[0].magnitudes));
+    } else {
+        numbers[at] = (float)(unit[1] / (double)p->to.step);
+        second[at] = scaled_in_steps(&p->to, (float)bias);
     }
-    numbers[at] = (float)(unit[1] / (double)p->to.step);
-    numbers[at + (int64_t)(p->vector / sizeof(float))] = scaled_in_steps(&p->to, (float)bias);
 }
 
 static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
@@ -321,6 +335,7 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     t.second.x = inputs[IR_PAIR_X2];
     t.second.weights = second;
     t.second.ratio = (const void *)(second + made->weights[1]);
+    t.second.most = (const void *)(second + made->weights[1] + made->vector);
     cudaError_t code = kernel_tile(&call, &t);
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "kernel_tile");
 }

@@ -380,7 +380,8 @@ enum {
  * GELU_TANH, or SWISH with `alpha`. There is one source for these, and for all activations.
  *
  * With a second source sum(x w) is round(ratio[c] sum(x w)) + sum(second.x second.w), where ratio
- * is packed like scale, and second.x has the type of x; SPLIT's add floats that are not rounded. */
+ * is packed like scale, and second.x has the type of x; SPLIT's add floats that are not rounded.
+ * second.most points to a number that no |ratio[c] sum(x w)| is above; NULL: nothing is known. */
 struct kernel_tile {
     int64_t rows, cols, depth;
     struct kernel_images image;
@@ -388,7 +389,7 @@ struct kernel_tile {
         int64_t depth; /* 0: there is none */
         struct kernel_images image;
         const void *x, *weights;
-        const float *ratio;
+        const float *ratio, *most;
     } second;
     int32_t x_dtype, residual_dtype, y_dtype;
     const void *x, *weights, *residual; /* residual may be NULL */

@@ -43,8 +43,7 @@ template <class T> struct floats {
     typedef struct matmul::job job;
     float bias[2], floor;
 
-    __device__ floats(const job &j, int filter)
-        : floor(j.func == IR_UNARY_RELU ? 0 : -INFINITY)
+    __device__ floats(const job &j, int filter) : floor(j.func == IR_UNARY_RELU ? 0 : -INFINITY)
     {
 #pragma unroll
         for (int i = 0; i < 2; i++)
@@ -161,7 +160,7 @@ template <class S> struct room { /* shared memory */
     uint64_t *full, *empty, *come, *gone, *there; /* come, gone: of slots; there: of weights */
     __device__ explicit room(unsigned char *raw)
     {
-        weights = shared_aligned(raw);
+        weights = shared_kept(raw);
         patches = weights + TAPS * S::TAP;
         slots = patches + CONSUMERS * S::STAGES * S::PATCH;
         full = reinterpret_cast<uint64_t *>(slots + CONSUMERS * S::SLOTS * S::SLOT);
@@ -277,16 +276,18 @@ template <class S> struct consumer {
         int stage = group * S::STAGES + t.at;
         mbarrier_wait(r.full + stage, t.parity);
         uint32_t a = shared_address(r.weights), b = shared_address(r.patches + stage * S::PATCH);
+        const uint64_t filters = descriptor_rows<S::LINE>(a);
+        const uint64_t pixels = descriptor_rows<S::LINE>(b, PITCH);
         wgmma_hold(sum);
         wgmma_fence();
 #pragma unroll
         for (int tap = 0; tap < TAPS; tap++)
 #pragma unroll
             for (int k = 0; k < S::LINE; k += 32)
-                F::multiply(sum, descriptor_rows<S::LINE>(a + tap * S::TAP + k),
-                            descriptor_rows<S::LINE>(
-                                b + (tap / SIDE * PITCH + tap % SIDE) * S::LINE + k, PITCH),
-                            tap > 0 || k > 0);
+                F::multiply(
+                    sum, descriptor_beyond(filters, tap * S::TAP + k),
+                    descriptor_beyond(pixels, (tap / SIDE * PITCH + tap % SIDE) * S::LINE + k),
+                    tap > 0 || k > 0);
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_hold(sum);
@@ -306,16 +307,18 @@ template <class S> struct consumer {
     template <bool RESIDUAL, bool BENT>
     __device__ __forceinline__ void finish(const sum_t (&sum)[PIXELS / 2], unsigned char *to)
     {
-        int pixel = (int)threadIdx.x % 4 * 2;
+        constexpr int ROW = WIDE * S::RESULT / (int)sizeof(pair_t); /* its swizzle is the next's */
+        const int pixel = (int)threadIdx.x % 4 * 2;
+        pair_t *const at[2] = {spot(to, pixel), spot(to, pixel + 1)};
 #pragma unroll
-        for (int c = 0; c < HIGH; c++, pixel += WIDE) {
+        for (int c = 0; c < HIGH; c++) {
             const sum_t four[4] = {sum[4 * c], sum[4 * c + 2], sum[4 * c + 1], sum[4 * c + 3]};
-            pair_t *at[2] = {spot(to, pixel), spot(to, pixel + 1)}, z[2] = {}, out[2];
+            pair_t z[2] = {}, out[2];
             if (RESIDUAL)
-                z[0] = *at[0], z[1] = *at[1];
+                z[0] = at[0][c * ROW], z[1] = at[1][c * ROW];
             how.template finish<RESIDUAL, BENT>(j.how, four, z, out);
-            shared_put(at[0], out[0]);
-            shared_put(at[1], out[1]);
+            shared_put(at[0] + c * ROW, out[0]);
+            shared_put(at[1] + c * ROW, out[1]);
         }
     }
 

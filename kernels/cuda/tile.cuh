@@ -66,7 +66,7 @@ template <class S> struct room { /* shared memory */
     uint64_t *full, *empty, *come, *gone, *there; /* come, gone: of slots; there: of weights */
     __device__ explicit room(unsigned char *raw)
     {
-        weights = shared_aligned(raw);
+        weights = shared_kept(raw);
         stages = weights + S::STAY * S::B;
         slots = stages + S::RINGS * S::STAGES * S::STAGE;
         full = reinterpret_cast<uint64_t *>(slots + CONSUMERS * S::SLOTS * S::SLOT);
@@ -80,26 +80,25 @@ template <class S> struct room { /* shared memory */
 /* The tiles of a ring, in order. Staying weights: the grid is a multiple of the columns' tiles, and
  * a block keeps its own. */
 template <class S> struct walk {
-    int at, step, end, wide, fixed;
-    __device__ __forceinline__ walk(const job &j, int ring)
+    const job &j;
+    int at, step, fixed;
+    __device__ __forceinline__ walk(const job &todo, int ring) : j(todo)
     {
-        wide = j.n_tiles;
-        fixed = (int)blockIdx.x % wide;
-        at = S::SHARES ? (int)blockIdx.x : (int)blockIdx.x / wide * CONSUMERS + ring;
-        step = S::SHARES ? (int)gridDim.x : (int)gridDim.x / wide * CONSUMERS;
-        end = S::SHARES ? j.m_tiles * wide : j.m_tiles;
+        fixed = S::SHARES ? 0 : (int)blockIdx.x % j.n_tiles;
+        at = S::SHARES ? (int)blockIdx.x : (int)blockIdx.x / j.n_tiles * CONSUMERS + ring;
+        step = S::SHARES ? (int)gridDim.x : (int)gridDim.x / j.n_tiles * CONSUMERS;
     }
     __device__ __forceinline__ bool more(void) const
     {
-        return at < end;
+        return at < (S::SHARES ? j.m_tiles * j.n_tiles : j.m_tiles);
     }
     __device__ __forceinline__ int row(void) const
     {
-        return (S::SHARES ? at / wide : at) * S::TALL;
+        return (S::SHARES ? at / j.n_tiles : at) * S::TALL;
     }
     __device__ __forceinline__ int column(void) const
     {
-        return (S::SHARES ? at % wide : fixed) * S::COLUMNS;
+        return (S::SHARES ? at % j.n_tiles : fixed) * S::COLUMNS;
     }
 };
 
@@ -165,13 +164,14 @@ __device__ __forceinline__ void load_residual(const room<S> &r, const CUtensorMa
 /* A thread's sums of rows g and g + 8 of its warp's 16 -> a slot of boxes of 64 lines. Without BENT
  * there is no code for activations, which would not stay in the instructions' cache. */
 template <class S, bool RESIDUAL, bool BENT>
-__device__ __forceinline__ void results(const job &j,
-                                        const typename S::Sum (&sum)[S::COLUMNS / 2],
+__device__ __forceinline__ void results(const job &j, const typename S::Sum (&sum)[S::COLUMNS / 2],
                                         unsigned char *slot, int column)
 {
     constexpr int CHUNKS = S::ROW / 64, QUADS = S::BOX / 16, WORDS = QUADS * S::SIZE;
     int thread = (int)threadIdx.x % HOPPER_WARPGROUP, t = thread % 4;
     int row = thread / 32 * 16 + thread % 32 / 4;
+    const float4 *scale = reinterpret_cast<const float4 *>(j.scale + column + t * 4);
+    const float4 *bias = reinterpret_cast<const float4 *>(j.bias + column + t * 4);
 #pragma unroll
     for (int box = 0; box < S::BOXES; box++) {
         unsigned char *at[2][CHUNKS];
@@ -191,9 +191,8 @@ __device__ __forceinline__ void results(const job &j,
             }
 #pragma unroll
         for (int q = 0; q < QUADS; q++) {
-            int number = column + box * S::BOX + q * 16 + t * 4;
-            float4 s = __ldg(reinterpret_cast<const float4 *>(j.scale + number));
-            float4 b = __ldg(reinterpret_cast<const float4 *>(j.bias + number));
+            const int number = (box * S::BOX + q * 16) / 4;
+            float4 s = __ldg(scale + number), b = __ldg(bias + number);
 #pragma unroll
             for (int up = 0; up < 2; up++) {
                 const int first = 4 * (box * S::BOX / 8 + 2 * q) + 2 * up;
@@ -220,19 +219,19 @@ __device__ __forceinline__ void results(const job &j,
     }
 }
 
-/* Calls `put` with each of a thread's sums of the first source, in units of the second one. */
-template <class Sum, int N, class F>
-__device__ __forceinline__ void converted(const job &j, const Sum (&sum)[N], int column,
-                                          const F &put)
+/* Calls `put` with the number of each of a thread's sums, and its channel's ratio. */
+template <int N, class F>
+__device__ __forceinline__ void each_ratio(const job &j, int column, const F &put)
 {
-    int t4 = (int)threadIdx.x % 4 * 4;
+    const int t4 = (int)threadIdx.x % 4 * 4;
+    const float4 *ratio = reinterpret_cast<const float4 *>(j.ratio + column + t4);
 #pragma unroll
     for (int q = 0; q < N / 8; q++) {
-        float4 by = __ldg(reinterpret_cast<const float4 *>(j.ratio + column + q * 16 + t4));
+        float4 by = __ldg(ratio + q * 4);
         const float each[4] = {by.x, by.y, by.z, by.w};
 #pragma unroll
         for (int i = 0; i < 8; i++) /* two columns, of rows g and g + 8, and two more */
-            put(8 * q + i, (float)sum[8 * q + i] * each[i / 4 * 2 + i % 2]);
+            put(8 * q + i, each[i / 4 * 2 + i % 2]);
     }
 }
 
@@ -267,11 +266,13 @@ template <class S> struct consumer {
     int group, ring;
     hopper_turn t, slot;
     bool leads, again; /* again: it has stored before */
+    bool near;         /* see kind::converted */
 
     __device__ consumer(const room<S> &shared, const job &todo, const CUtensorMap *to,
                         int warpgroup)
         : r(shared), j(todo), y(to), group(warpgroup), ring(S::SHARES ? 0 : warpgroup), t({0, 0}),
-          slot({0, 0}), leads(threadIdx.x % HOPPER_WARPGROUP == 0), again(false)
+          slot({0, 0}), leads(threadIdx.x % HOPPER_WARPGROUP == 0), again(false),
+          near(todo.most && __ldg(todo.most) < NEAR_MOST)
     {
     }
 
@@ -288,11 +289,12 @@ template <class S> struct consumer {
         uint32_t b = S::SHARES ? a + S::A : shared_address(r.weights + k * S::B);
         if (S::SHARES)
             a += (uint32_t)(group * SLAB * S::LINE);
+        const uint64_t of_a = descriptor_rows<S::LINE>(a), of_b = descriptor_rows<S::LINE>(b);
         wgmma_hold(sum);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::LINE; i += 32)
-            S::K::multiply(sum, descriptor_rows<S::LINE>(a + i), descriptor_rows<S::LINE>(b + i),
+            S::K::multiply(sum, descriptor_beyond(of_a, i), descriptor_beyond(of_b, i),
                            k > 0 || i > 0);
         wgmma_commit();
         wgmma_hold(sum);
@@ -306,6 +308,15 @@ template <class S> struct consumer {
         free_stage(before);
     }
 
+    /* Sums of the first source become those that the second one's are added to. */
+    template <bool NEAR>
+    __device__ __forceinline__ void convert(Sum (&sum)[S::COLUMNS / 2], int column)
+    {
+        each_ratio<S::COLUMNS / 2>(j, column, [&](int i, float ratio) {
+            sum[i] = S::K::template converted<NEAR>((float)sum[i], ratio);
+        });
+    }
+
     /* All products of a tile. A stage is free when the products behind it are under way. */
     __device__ __forceinline__ void multiply(Sum (&sum)[S::COLUMNS / 2], int column)
     {
@@ -314,7 +325,7 @@ template <class S> struct consumer {
         for (int k = 0; k < j.deep.steps; k++) {
             if (k == j.deep.first) {
                 settle(sum, before);
-                converted(j, sum, column, [&](int i, float v) { sum[i] = S::K::whole(v); });
+                near ? convert<true>(sum, column) : convert<false>(sum, column);
                 before = -1;
             }
             if (!S::SHARES && !again)
@@ -458,6 +469,7 @@ inline struct job finish_of(const struct kernel_tile &p)
     j.scale = p.scale;
     j.bias = p.bias;
     j.ratio = p.second.ratio;
+    j.most = p.second.most;
     j.residual = p.residual != nullptr;
     j.residual_step = p.residual_step;
     j.low = p.low;
@@ -467,9 +479,11 @@ inline struct job finish_of(const struct kernel_tile &p)
     j.to = p.to;
     j.zero = p.zero;
     j.late = p.late;
-    j.bent = p.func != IR_UNARY_IDENTITY;
     j.bf16 = p.y_dtype == DTYPE_BF16;
-    j.limited = real ? p.low > -FLT_MAX || p.high < FLT_MAX : p.high < 127;
+    j.limited =
+        real ? p.low > -FLT_MAX || p.high < FLT_MAX : (p.low > -128 && p.low != 0) || p.high < 127;
+    j.cut = p.low == 0 ? UINT32_MAX : 0;
+    j.bent = p.func != IR_UNARY_IDENTITY || (j.limited && !real);
     j.residual_turn = p.residual_dtype == DTYPE_U8 ? 0x80808080u : 0;
     j.turn = p.y_dtype == DTYPE_U8 ? 0x80808080u : 0;
     return j;

@@ -26,13 +26,17 @@ struct job {
     int m_tiles, n_tiles;
     struct hopper_depth deep;
     const float *scale, *bias, *ratio; /* ratio: units of the first source in those of the second */
+    const float *most;                 /* no sum of the first source is above it, in these units */
     float residual_step, low, high;
     uint32_t residual_turn, turn; /* the highest bits of four bytes of U8 */
-    bool residual, limited;       /* limited: by `high`; floats: by either */
+    bool residual, limited;       /* limited: by `low` or `high`; integers: not by `cut` alone */
     int func;                     /* enum ir_unary, and all below: of real numbers */
     float alpha, to, zero;        /* zero: of integers */
-    bool late, bent, bf16;        /* bent: there is a func; bf16: else f16, of wide results */
+    uint32_t cut;                 /* of integers: all bits if negative results are 0 */
+    bool late, bent, bf16;        /* bent: needs the long code; bf16: else f16, of wide results */
 };
+
+constexpr float NEAR_MOST = 4194304.0f; /* 2^22 */
 
 __device__ __forceinline__ int nearest(float x)
 {
@@ -60,6 +64,18 @@ __device__ __forceinline__ uint32_t four_bytes(int a, int b, int c, int d)
     asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, 0;" : "=r"(high) : "r"(d), "r"(c));
     asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(b), "r"(a), "r"(high));
     return word;
+#endif
+}
+
+/* All bits of those bytes of four whose highest one is set. */
+__device__ __forceinline__ uint32_t signs_of(uint32_t word)
+{
+#ifdef INFERD_EMULATE
+    return (word >> 7 & 0x01010101u) * 0xffu;
+#else
+    uint32_t signs;
+    asm("prmt.b32 %0, %1, 0, 0xba98;" : "=r"(signs) : "r"(word));
+    return signs;
 #endif
 }
 
@@ -128,12 +144,17 @@ template <class X> struct kind {
     {
         wgmma_bytes<int8_t, X>(sum, weights, x, keep);
     }
-    /* What a sum of this value is. */
-    __device__ static __forceinline__ Sum whole(float v)
+    /* sum * ratio, rounded. NEAR: it is less than NEAR_MOST. Then the sum of it and 1.5 * 2^23 has
+     * it in its lowest bits: there are few units that convert to integers. */
+    template <bool NEAR> __device__ static __forceinline__ Sum converted(float sum, float ratio)
     {
-        return nearest(v);
+        const float high = 12582912.0f;
+        return NEAR ? __float_as_int(fmaf(sum, ratio, high)) - __float_as_int(high)
+                    : nearest(sum * ratio);
     }
-    /* Four neighbouring results; z: their residuals as they lie in memory. */
+    /* Four neighbouring results; z: their residuals as they lie in memory. Without BENT their only
+     * limits are those of a byte, and 0: conversions keep the first, one operation for four of them
+     * the second. There are half as many units for a minimum as for a product. */
     template <bool RESIDUAL, bool BENT>
     __device__ static __forceinline__ uint32_t finish(const job &j, const float (&sum)[4],
                                                       const float4 &s, const float4 &b, uint32_t z)
@@ -144,20 +165,18 @@ template <class X> struct kind {
 #pragma unroll
         for (int i = 0; i < 4 && RESIDUAL; i++)
             v[i] = fmaf(byte_float(z, i), j.residual_step, v[i]);
-        if (BENT && j.bent) {
+        if (BENT && j.func != IR_UNARY_IDENTITY) {
             activate::values(j.func, j.alpha, v);
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 v[i] = fmaf(v[i], j.to, j.zero);
         }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            v[i] = fmaxf(v[i], j.low);
-        if (j.limited)
+        if (BENT)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                v[i] = fminf(v[i], j.high);
-        return four_bytes(nearest(v[0]), nearest(v[1]), nearest(v[2]), nearest(v[3])) ^ j.turn;
+                v[i] = fminf(fmaxf(v[i], j.low), j.high);
+        uint32_t y = four_bytes(nearest(v[0]), nearest(v[1]), nearest(v[2]), nearest(v[3]));
+        return (BENT ? y : y & ~(signs_of(y) & j.cut)) ^ j.turn;
     }
 };
 
@@ -210,9 +229,9 @@ template <> struct kind<f8_t> {
     {
         wgmma<f8_t>(sum, weights, x, keep);
     }
-    __device__ static __forceinline__ Sum whole(float v)
+    template <bool NEAR> __device__ static __forceinline__ Sum converted(float sum, float ratio)
     {
-        return v;
+        return sum * ratio;
     }
     template <bool RESIDUAL, bool BENT>
     __device__ static __forceinline__ uint32_t finish(const job &j, const float (&sum)[4],

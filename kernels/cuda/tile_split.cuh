@@ -27,7 +27,7 @@ struct split_job : job {
 template <class K> struct split_operands {
     static constexpr int FOURS = split::LANE / 4;
     float4 scale[FOURS], bias[FOURS];
-    uint2 z[FOURS]; /* y: of wide ones */
+    uint2 z[FOURS];           /* y: of wide ones */
     int32_t sum[split::LANE]; /* or floats as they lie */
     bool there;
     __device__ __forceinline__ split_operands(const split_job &j, int row, int column)
@@ -76,8 +76,8 @@ template <class K> struct split_operands {
                 out[i] = j.residual ? finish_wide<true, true>(j, four, scale[i], bias[i], z[i])
                                     : finish_wide<false, true>(j, four, scale[i], bias[i], z[i]);
             else
-                out[i].x =
-                    j.residual ? K::template finish<true, true>(j, four, scale[i], bias[i], z[i].x)
+                out[i].x = j.residual
+                               ? K::template finish<true, true>(j, four, scale[i], bias[i], z[i].x)
                                : K::template finish<false, true>(j, four, scale[i], bias[i], 0);
         }
         if (j.wide)
@@ -123,7 +123,8 @@ struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
         }
         float first[COLUMNS / 2];
         source(steps, j.deep.first, sum);
-        converted(j, sum, column, [&](int i, float v) { first[i] = v; });
+        each_ratio<COLUMNS / 2>(j, column,
+                                [&](int i, float ratio) { first[i] = (float)sum[i] * ratio; });
         source(steps, j.deep.steps, sum);
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++)
@@ -144,7 +145,9 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_til
 {
     if (!counts(p, S::LINE, S::COLUMNS) || !split_stores(p))
         return cudaErrorNotSupported;
-    struct split::todo<split_job> j = {{}, BLOCKS, (int)min(p.rows, (int64_t)split::SLAB)};
+    struct split::todo<split_job> j = {
+        {}, BLOCKS, (int)min(p.rows, (int64_t)split::SLAB)
+    };
     struct hopper_sources from = sources_of<S>(p, j.tall);
     if (!hopper_sources_fit(&from))
         return cudaErrorNotSupported;

@@ -550,6 +550,17 @@ struct pair_case {
     int taken;
 };
 
+/* What no sum of the first source is above, in units of the second one. */
+static float most_of(const struct pair_case *c, struct data *d, const struct data *e)
+{
+    double most = 0;
+    for (int64_t at = 0; at < d->rows * c->first.filters; at++) {
+        int64_t m = at % c->first.filters;
+        most = fmax(most, fabs(sum_of(&c->first, d, at / c->first.filters, m) * e->scale[m]));
+    }
+    return (float)most;
+}
+
 static void want_pair(const struct pair_case *c, struct data *d, const struct data *e)
 {
     const struct tile_case *f = &c->first;
@@ -584,7 +595,8 @@ static struct kernel_tile pair_pack(const struct pair_case *c, struct data *d, s
     return p;
 }
 
-/* Sources of one step and of several, that end within a step, and of every second pixel. */
+/* Sources of one step and of several, that end within a step, and of every second pixel; of every
+ * second variant the size of the first one's sums is known. */
 static void test_two_sources(void **state)
 {
     (void)state;
@@ -610,10 +622,12 @@ static void test_two_sources(void **state)
         struct data d, e;
         int taken = 0;
         pair_init(&cases[i], &d, &e);
+        float most = most_of(&cases[i], &d, &e);
         for (int32_t v = 1; v <= KERNEL_TILE_VARIANTS; v++) {
             struct kernel_call call = call_of(c, v), dry = call;
             struct kernel_tile p = pair_pack(&cases[i], &d, &e, v);
             int64_t first = 0;
+            p.second.most = v % 2 ? &most : NULL;
             dry.dry = true;
             if (kernel_tile(&dry, &p) != cudaSuccess)
                 continue;
