@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "tests/device/ranged.h"
 #include "tests/test.h"
 #include "tests/unit/kernels_cuda/fake_lt.h"
 
@@ -186,4 +187,35 @@ void emulated_init(struct emulated *b)
     b->stream = (struct backend_stream){.device = &b->device, .bad_index = &b->flag};
     b->trial = (struct trial){
         .device = &b->device.base, .backend = &backend_emulated, .stream = &b->stream};
+}
+
+/* --- what is offered --- */
+
+static enum status keep(void *user, const struct tactic *tactic, struct error *err UNUSED)
+{
+    struct emulated_offers *offers = user;
+    assert_true(offers->n < EMULATED_OFFERS_MAX);
+    offers->items[offers->n++] = *tactic;
+    return STATUS_OK;
+}
+
+struct emulated_offers *emulated_ask(struct device *device, const struct ir_graph *graph,
+                                     enum precision precision)
+{
+    struct emulated_offers *offers = calloc(1, sizeof(*offers));
+    struct error err = {0};
+    assert_non_null(offers);
+    if (backend_emulated.candidates(device, graph, ir_node(graph, 0), precision, keep, offers,
+                                    &err))
+        fail_msg("%s: %s", ir_op_name(ir_node(graph, 0)->op), err.text);
+    return offers;
+}
+
+struct ir_graph *emulated_ranged(const struct case_kind *kind, uint64_t seed,
+                                 const struct subject *subject)
+{
+    struct ir_graph *graph = case_new(kind, seed);
+    assert_non_null(graph);
+    assert_int_equal(ranged_copy(subject->graph, graph, NULL), STATUS_OK);
+    return graph;
 }

@@ -26,4 +26,20 @@ struct emulated {
 void emulated_init(struct emulated *emulated);
 void emulated_deinit(struct emulated *emulated);
 
+/* Variant v of kernel_tile is variant v + EMULATED_TILES of own scaled. */
+enum { EMULATED_TILES = 16, EMULATED_OFFERS_MAX = 64 };
+
+struct emulated_offers {
+    struct tactic items[EMULATED_OFFERS_MAX];
+    uint32_t n;
+};
+
+/* The candidates of a graph's only node; the caller frees them. */
+struct emulated_offers *emulated_ask(struct device *device, const struct ir_graph *graph,
+                                     enum precision precision);
+
+/* The graph of a case, with the subject's ranges and constants. */
+struct ir_graph *emulated_ranged(const struct case_kind *kind, uint64_t seed,
+                                 const struct subject *subject);
+
 #endif
