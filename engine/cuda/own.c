@@ -117,11 +117,6 @@ bool own_window_images(const struct kernel_window *window, const int64_t *x, con
     return true;
 }
 
-bool own_all_products(void)
-{
-    return secure_getenv("INFERD_OWN_MATMUL") != NULL;
-}
-
 /* Tiles of 64 columns, or of 32 where these are few, and so many blocks to a tile that all
  * multiprocessors have one. */
 int32_t own_split_row(const struct cuda_device *device, int64_t rows, int64_t cols)

@@ -64,9 +64,6 @@ void own_pair_images(const struct ir_node *node, const int64_t *x2, const int64_
  * and 8 blocks, then for 64, the number of the one to take without timing. */
 int32_t own_split_row(const struct cuda_device *device, int64_t rows, int64_t cols);
 
-/* Whether the environment has INFERD_OWN_MATMUL: products that are slower than libraries', or that
- * no device has run yet, are offered, too. */
-bool own_all_products(void);
 /* Whether it should be taken then: other kernels walk all of the depth with few blocks. */
 bool own_is_deep(int64_t rows, int64_t cols, int64_t depth);
 

@@ -224,13 +224,19 @@ static enum status visit_one(struct cuda_device *device, const struct ir_graph *
 }
 
 /* Products of few rows may write FP32 themselves: what a model gives is often such a one's, and a
- * conversion behind it is one more launch. No device has run that yet. */
+ * conversion behind it is one more launch. */
 static bool may_be_wide(const struct ir_graph *graph, const struct ir_node *node,
                         const struct kernel_matmul *p)
 {
     enum { ROWS_MAX = 512 };
-    return own_all_products() && node->op == IR_OP_MATMUL && p->rows <= ROWS_MAX &&
+    return node->op == IR_OP_MATMUL && p->rows <= ROWS_MAX &&
            ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32;
+}
+
+/* Whether products that are slower than libraries' are offered, too. */
+static bool are_all_asked_for(void)
+{
+    return secure_getenv("INFERD_OWN_MATMUL") != NULL;
 }
 
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
@@ -238,7 +244,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                               tactic_visit visit, void *user, struct error *err)
 {
     enum dtype dtypes[3];
-    bool all = node->op == IR_OP_CONV_PAIR || own_all_products();
+    bool all = node->op == IR_OP_CONV_PAIR || are_all_asked_for();
     int32_t first = all ? 1 : FIRST_SPLIT;
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     for (uint32_t i = 0; i < n; i++) {

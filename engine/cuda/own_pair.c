@@ -184,8 +184,7 @@ static enum status ask_stored(void *user, const struct ir_graph *graph, struct e
     struct pair p;
     if (!read_pair(graph, ask->node, &p) || !constants_fit(graph, ask->node, &p))
         return STATUS_OK;
-    int32_t n = own_all_products() ? KERNEL_TILE_VARIANTS : KERNEL_TILE_SPLIT - 1;
-    for (int32_t v = 1; v <= n; v++) {
+    for (int32_t v = 1; v <= KERNEL_TILE_VARIANTS; v++) {
         struct kernel_call call = own_call_dry(ask->device, v);
         struct tactic tactic;
         if ((kernel_tile_line(v) == 128 && p.tile.cols <= 64) ||

@@ -16,9 +16,7 @@
  * is at most a residual, an activation and limits. y and the residual have 8 bits, or both 16.
  * Scales and bias are in steps of y, if that has integers and there is no activation. These kernels
  * alone take FP8, for which there are no zero points. Where rows are few and depth is large, one
- * that shares a tile's depth among blocks is offered first. FP8, results of 16 bits from these
- * kernels, activations that bend and shared depths have run on the emulator alone, so they wait for
- * own_all_products.
+ * that shares a tile's depth among blocks is offered first.
  */
 #include <float.h>
 #include <math.h>
@@ -464,15 +462,11 @@ static enum status ask_hopper(const struct ask *ask, const struct ir_graph *grap
                               enum ir_layout layout, struct error *err)
 {
     struct scaled s;
-    bool all = own_all_products();
     int32_t first = 0;
     if (!scaled_read(graph, ask->node, dtype, layout, 1, &s) ||
         !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), s.columns ? 1 : 0,
-                              s.filters, bytes_of(&s)) ||
-        (!all && (s.from.dtype == DTYPE_F8 || s.tile.func != IR_UNARY_IDENTITY)))
+                              s.filters, bytes_of(&s)))
         return STATUS_OK;
-    if (!all)
-        return ask_variants(ask, graph, dtype, layout, &s, 1, KERNEL_TILE_SPLIT, first, err);
     if (is_deep(&s)) {
         first = KERNEL_TILE_SPLIT + own_split_row(ask->device, s.tile.rows, s.tile.cols);
         TRY(ask_variant(ask, graph, dtype, layout, &s, first, err));

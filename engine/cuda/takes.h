@@ -116,15 +116,15 @@
       OP(MATMUL) | OP(CONV) | OP(CONV_PAIR),                                                       \
       "16 bit on Hopper, constant weights of rank 2, rows of multiples of 8; convolutions of one " \
       "group, one or two spatial dimensions; bias, residual, Relu, both Gelus, swish inside; few " \
-      "rows, or more, and FP32 of few, if the environment has INFERD_OWN_MATMUL; CONV_PAIR of any "\
-      "rows")                                                                                      \
+      "rows, of MATMUL to FP32 as well; CONV_PAIR, or all if the environment has "                 \
+      "INFERD_OWN_MATMUL, of any rows")                                                            \
     F(26, OWN_SCALED, own_scaled, "own scaled", "own",                                             \
       OP(MATMUL) | OP(CONV),                                                                       \
       "INT8 and UINT8 by a scale, with zero points, and constant INT8 weights; groups, depthwise, "\
       "any number of channels, one to three spatial dimensions; depth to 65,536; operands of the " \
       "output's shape, of its channels or of one number inside; on Hopper also by tensor copies: " \
-      "one group, channels of multiples of 16, a sum, Relu and limits inside, and, if the "        \
-      "environment has INFERD_OWN_MATMUL, FP8 (E4M3), results of 16 bits, both Gelus and swish")   \
+      "one group, channels of multiples of 16, FP8 (E4M3), results of 16 bits; a sum, Relu, both " \
+      "Gelus, swish and limits inside")                                                            \
     F(27, OWN_MLP, own_mlp, "own mlp", "own",                                                      \
       OP(MLP),                                                                                     \
       "floats; to 31 layers of at most 1,024 columns, constant weights that fit a block's shared " \

@@ -317,7 +317,7 @@ int main(int argc, char **argv)
     /* Keeps the library loaded: cuDNN unloads it, after which its leaks could not be told from
      * ours. */
     (void)dlopen("libnvrtc.so.13", RTLD_LAZY);
-    if (setenv("INFERD_OWN_MATMUL", "1", 1)) /* so that there are candidates of every family */
+    if (setenv("INFERD_OWN_MATMUL", "1", 1)) /* so that all rows of products are candidates */
         return EXIT_FAILURE;
     properties = argc > 1 ? argv[1] : "";
     return cmocka_run_group_tests(tests, NULL, NULL);

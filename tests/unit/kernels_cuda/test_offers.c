@@ -37,7 +37,8 @@ static const struct case_kind *kind_of(const char *name)
     return kind;
 }
 
-/* Products on Hopper are offered to no other device, and some only to those who ask for them. */
+/* Products on Hopper are offered to no other device, and those of 16 bits that do not divide the
+ * depth only to those who ask for them. */
 static void products_by_request(void **state)
 {
     CLEANUP(emulated_deinit) struct emulated b;
@@ -52,7 +53,7 @@ static void products_by_request(void **state)
     b.device.properties.major = 9;
     assert_int_equal(unsetenv("INFERD_OWN_MATMUL"), 0);
     assert_int_equal(count_family(&b, graph, CUDA_FAMILY_OWN_MATMUL, 0),
-                     KERNEL_MATMUL_PATCH - SPLIT);
+                     2 * (KERNEL_MATMUL_PATCH - SPLIT));
     ir_graph_free(graph);
 }
 
@@ -169,6 +170,7 @@ static void windows_on_hopper(void **state)
     struct error err = {0};
     struct subject subject;
     emulated_init(&b);
+    assert_int_equal(unsetenv("INFERD_OWN_MATMUL"), 0);
     (void)state;
     const struct case_kind *kind = kind_of("conv-wide");
     uint32_t half = 0, bytes = 0, splits = 0, wide = 0, elsewhere = 0;
@@ -190,6 +192,41 @@ static void windows_on_hopper(void **state)
     print_message("%u in 16 bits, %u in 8, of which %u split and %u wide\n", half, bytes,
                   splits - wide, wide);
     assert_true(half > 0 && bytes > splits && splits > wide && wide > 0 && elsewhere == 0);
+}
+
+/* Candidates of a family, from a variant on, for some cases whose tensors have ranges. */
+static uint32_t count_ranged(struct emulated *b, const char *name, enum dtype bytes,
+                             uint32_t family, uint32_t first)
+{
+    struct error err = {0};
+    uint32_t n = 0;
+    for (uint64_t seed = 1; seed <= 16; seed++) {
+        struct subject subject;
+        if (subject_init_ranged(&subject, case_new(kind_of(name), seed), seed, bytes, &err))
+            fail_msg("%s", err.text);
+        struct ir_graph *graph = emulated_ranged(kind_of(name), seed, &subject);
+        n += count_family(b, graph, family, first);
+        ir_graph_free(graph);
+        subject_deinit(&subject);
+    }
+    return n;
+}
+
+/* All rows of bytes are offered unasked: of FP8, and those of two sources that share depths. */
+static void bytes_unasked(void **state)
+{
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
+    assert_int_equal(unsetenv("INFERD_OWN_MATMUL"), 0);
+    (void)state;
+    const uint32_t f8 = count_ranged(&b, "conv-wide", DTYPE_F8, CUDA_FAMILY_OWN_SCALED, 0);
+    const uint32_t wide =
+        count_ranged(&b, "conv-wide", DTYPE_F8, CUDA_FAMILY_OWN_SCALED, FIRST_WIDE);
+    const uint32_t pairs = count_ranged(&b, "conv-pair", DTYPE_I8, CUDA_FAMILY_OWN_PAIR, 0);
+    const uint32_t splits =
+        count_ranged(&b, "conv-pair", DTYPE_I8, CUDA_FAMILY_OWN_PAIR, KERNEL_TILE_SPLIT);
+    print_message("%u of FP8, %u wide; %u of two sources, %u split\n", f8, wide, pairs, splits);
+    assert_true(f8 > wide && wide > 0 && pairs > splits && splits > 0);
 }
 
 /* The first candidate whose results have so many bytes, and the image as models have it; NULL:
@@ -300,6 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_on_hopper),
+        cmocka_unit_test(bytes_unasked),
         cmocka_unit_test(products_by_request),
         cmocka_unit_test(chains_that_fit_are_taken),
         cmocka_unit_test(fusions_on_hopper_alone),
