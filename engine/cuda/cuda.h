@@ -70,7 +70,8 @@ struct cuda_family {
     bool casts;  /* floats of a node may differ in type; `prepare` looks at that */
     /* Whether the family's candidates for the node go before those of all other families: without
      * timing, the first one is taken. NULL: they never do. */
-    bool (*leads)(const struct ir_graph *graph, const struct ir_node *node);
+    bool (*leads)(const struct cuda_device *device, const struct ir_graph *graph,
+                  const struct ir_node *node);
     /* Asked only for ops that are the family's by takes.h. */
     enum status (*candidates)(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,

@@ -18,23 +18,23 @@ static enum status enter_if_real(const struct cuda_device *device, struct error 
     return device->ordinal < 0 ? STATUS_OK : cuda_enter(device, err);
 }
 
-static bool leads(const struct cuda_family *family, const struct ir_graph *graph,
-                  const struct ir_node *node)
+static bool leads(const struct cuda_family *family, const struct cuda_device *device,
+                  const struct ir_graph *graph, const struct ir_node *node)
 {
-    return family->leads && family->leads(graph, node);
+    return family->leads && family->leads(device, graph, node);
 }
 
 enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
                             const struct ir_node *node, enum precision precision,
                             tactic_visit visit, void *user, struct error *err)
 {
-    TRY(enter_if_real(cuda_device_of(device), err));
+    struct cuda_device *d = cuda_device_of(device);
+    TRY(enter_if_real(d, err));
     for (uint32_t i = 0; i < 2 * CUDA_FAMILY_COUNT_; i++) {
         uint32_t id = i % CUDA_FAMILY_COUNT_;
         bool early = i < CUDA_FAMILY_COUNT_;
-        if (cuda_family_takes(id, node->op) && leads(families[id], graph, node) == early)
-            TRY(families[id]->candidates(cuda_device_of(device), graph, node, precision, visit,
-                                         user, err));
+        if (cuda_family_takes(id, node->op) && leads(families[id], d, graph, node) == early)
+            TRY(families[id]->candidates(d, graph, node, precision, visit, user, err));
     }
     return STATUS_OK;
 }

@@ -96,7 +96,8 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 
 /* Few pixels, as in gates of squeeze-excite: with other activations than ReLU cuDNN's kernel is one
  * for all shapes, which takes 14 us of one image on an H200, twice of what products take. */
-static bool leads(const struct ir_graph *graph, const struct ir_node *node)
+static bool leads(const struct cuda_device *device UNUSED, const struct ir_graph *graph,
+                  const struct ir_node *node)
 {
     enum { PIXELS = 64 };
     const struct ir_tensor *x = cuda_input(graph, node, 0), *w = cuda_input(graph, node, 1);

@@ -394,7 +394,8 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 }
 
 /* cuBLASLt's own kernels for such rows are slow. */
-static bool leads(const struct ir_graph *graph, const struct ir_node *node)
+static bool leads(const struct cuda_device *device UNUSED, const struct ir_graph *graph,
+                  const struct ir_node *node)
 {
     return is_wide_enough(graph, node);
 }

@@ -117,19 +117,6 @@ bool own_window_images(const struct kernel_window *window, const int64_t *x, con
     return true;
 }
 
-/* Tiles of 64 columns, or of 32 where these are few, and so many blocks to a tile that all
- * multiprocessors have one. */
-int32_t own_split_row(const struct cuda_device *device, int64_t rows, int64_t cols)
-{
-    int64_t columns = 64, blocks = 8, tall = (rows + 63) / 64;
-    int64_t room = device->properties.multiProcessorCount;
-    if (tall * ((cols + 63) / 64) * blocks < room / 2)
-        columns = 32;
-    while (blocks > 2 && tall * ((cols + columns - 1) / columns) * blocks > 2 * room)
-        blocks /= 2;
-    return (columns == 64 ? 3 : 0) + (blocks == 8 ? 2 : blocks == 4 ? 1 : 0);
-}
-
 bool own_is_deep(int64_t rows, int64_t cols, int64_t depth)
 {
     enum { ROWS = 256, DEPTH = 1024 };

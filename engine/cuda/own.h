@@ -60,11 +60,8 @@ bool own_window_images(const struct kernel_window *window, const int64_t *x, con
 void own_pair_images(const struct ir_node *node, const int64_t *x2, const int64_t *y,
                      struct kernel_images *out);
 
-/* Of the rows of a table of products that share a tile's depth among blocks, for 32 columns by 2, 4
- * and 8 blocks, then for 64, the number of the one to take without timing. */
-int32_t own_split_row(const struct cuda_device *device, int64_t rows, int64_t cols);
-
-/* Whether it should be taken then: other kernels walk all of the depth with few blocks. */
+/* Whether a product should go to a kernel that shares a tile's depth among blocks, if nothing is
+ * timed: others walk all of the depth with few blocks. */
 bool own_is_deep(int64_t rows, int64_t cols, int64_t depth);
 
 /* The variants of kernel_tile, by number. */

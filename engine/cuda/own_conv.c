@@ -280,7 +280,8 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 }
 
 /* cuDNN has few kernels for depthwise convolutions, none of them quick with an activation. */
-static bool leads(const struct ir_graph *graph, const struct ir_node *node)
+static bool leads(const struct cuda_device *device UNUSED, const struct ir_graph *graph,
+                  const struct ir_node *node)
 {
     const struct ir_tensor *x = input_of(graph, node, 0), *w = input_of(graph, node, 1);
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);

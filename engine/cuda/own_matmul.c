@@ -233,10 +233,37 @@ static bool may_be_wide(const struct ir_graph *graph, const struct ir_node *node
            ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32;
 }
 
+/* Of the rows that divide the depth, the one to take without timing: tiles of 64 columns, or of 32
+ * where these are few, and so many blocks to a tile that all multiprocessors have one. */
+static int32_t split_of(const struct cuda_device *device, const struct kernel_matmul *p)
+{
+    int64_t columns = 64, blocks = 8, tall = (p->rows + 63) / 64;
+    int64_t room = device->properties.multiProcessorCount;
+    if (tall * ((p->cols + 63) / 64) * blocks < room / 2)
+        columns = 32;
+    while (blocks > 2 && tall * ((p->cols + columns - 1) / columns) * blocks > 2 * room)
+        blocks /= 2;
+    return FIRST_SPLIT + (columns == 64 ? 3 : 0) + (blocks == 8 ? 2 : blocks == 4 ? 1 : 0);
+}
+
 /* Whether products that are slower than libraries' are offered, too. */
 static bool are_all_asked_for(void)
 {
     return secure_getenv("INFERD_OWN_MATMUL") != NULL;
+}
+
+/* Rows from..end - 1; the one to take without timing is the first. */
+static enum status visit_rows(struct cuda_device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, const struct matmul_op *op,
+                              enum dtype dtype, int32_t from, int32_t end, tactic_visit visit,
+                              void *user, struct error *err)
+{
+    int32_t first = split_of(device, &op->matmul);
+    TRY(visit_one(device, graph, node, op, dtype, first, visit, user, err));
+    for (int32_t v = from; v < end; v++)
+        if (v != first)
+            TRY(visit_one(device, graph, node, op, dtype, v, visit, user, err));
+    return STATUS_OK;
 }
 
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
@@ -251,20 +278,19 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         struct matmul_op op;
         if (!read_matmul(graph, node, dtypes[i], false, &op))
             continue;
-        int32_t best = FIRST_SPLIT + own_split_row(device, op.matmul.rows, op.matmul.cols);
-        TRY(visit_one(device, graph, node, &op, dtypes[i], best, visit, user, err));
-        for (int32_t v = first; v <= KERNEL_MATMUL_VARIANTS; v++)
-            if (v != best)
-                TRY(visit_one(device, graph, node, &op, dtypes[i], v, visit, user, err));
+        TRY(visit_rows(device, graph, node, &op, dtypes[i], first, KERNEL_MATMUL_VARIANTS + 1,
+                       visit, user, err));
         op.matmul.wide = may_be_wide(graph, node, &op.matmul);
-        for (int32_t v = FIRST_SPLIT; v < KERNEL_MATMUL_PATCH && op.matmul.wide; v++)
-            TRY(visit_one(device, graph, node, &op, dtypes[i], v, visit, user, err));
+        if (op.matmul.wide)
+            TRY(visit_rows(device, graph, node, &op, dtypes[i], FIRST_SPLIT, KERNEL_MATMUL_PATCH,
+                           visit, user, err));
     }
     return STATUS_OK;
 }
 
 /* Few rows and much depth: libraries walk all of it with few blocks, if they are not timed. */
-static bool leads(const struct ir_graph *graph, const struct ir_node *node)
+static bool leads(const struct cuda_device *device UNUSED, const struct ir_graph *graph,
+                  const struct ir_node *node)
 {
     struct matmul_op op;
     return read_matmul(graph, node, DTYPE_F16, false, &op) &&

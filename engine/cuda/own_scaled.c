@@ -15,8 +15,8 @@
  * Hopper has kernels of its own (kernels/cuda/tile.cuh) for one group, where what follows the sums
  * is at most a residual, an activation and limits. y and the residual have 8 bits, or both 16.
  * Scales and bias are in steps of y, if that has integers and there is no activation. These kernels
- * alone take FP8, for which there are no zero points. Where rows are few and depth is large, one
- * that shares a tile's depth among blocks is offered first.
+ * alone take FP8, for which there are no zero points. Which of them is offered first is in
+ * first_of.
  */
 #include <float.h>
 #include <math.h>
@@ -425,23 +425,81 @@ static enum status visit_one(const struct ask *ask, const struct ir_graph *graph
     return ask->visit(ask->user, &tactic, err);
 }
 
-/* Few rows and much depth: other kernels walk all of it with few blocks. */
-static bool is_deep(const struct scaled *s)
+/* Turns to a variant for Hopper; they differ by how they are packed alone. False: it does not take
+ * this, or its tiles are wider than they need be. */
+static bool turn_to(const struct cuda_device *device, int32_t variant, struct scaled *s)
 {
-    return own_is_deep(s->tile.rows, s->tile.cols, s->tile.depth);
+    struct kernel_call call = own_call_dry(device, variant);
+    s->variant = variant;
+    read_places(s);
+    return !(kernel_tile_line(variant) == 128 && s->filters <= 64) &&
+           scaled_call(&call, s, NULL) == cudaSuccess;
+}
+
+static int64_t tiles_of(const struct scaled *s, int64_t rows, int64_t columns)
+{
+    return (s->tile.rows + rows - 1) / rows * ((s->tile.cols + columns - 1) / columns);
+}
+
+static int64_t steps_of(const struct scaled *s)
+{
+    enum { STEP = 128 };
+    return (kernel_tile_depth(&s->tile.image, s->tile.depth, STEP) + STEP - 1) / STEP;
+}
+
+/* Of the variants that share a tile's depth: tiles of 32 columns, so many blocks to each that no
+ * multiprocessor has two; or, where such tiles are too many for that, of 64 columns, where it may
+ * have two. A block has two steps of depth at least, unless a tile has but two blocks. */
+static int32_t split_of(int64_t multiprocessors, const struct scaled *s)
+{
+    bool narrow = 2 * tiles_of(s, 64, 32) <= multiprocessors;
+    int64_t blocks = 8, tiles = tiles_of(s, 64, narrow ? 32 : 64);
+    int64_t most = narrow ? multiprocessors : 2 * multiprocessors;
+    while (blocks > 2 && (tiles * blocks > most || steps_of(s) < 2 * blocks))
+        blocks /= 2;
+    return KERNEL_TILE_SPLIT + (narrow ? 0 : 3) + (blocks == 8 ? 2 : blocks == 4 ? 1 : 0);
+}
+
+/* Variants that do not share depths: those whose weights stay before others, and of both the widest
+ * tiles first. */
+static const struct {
+    int32_t variant, rows, columns;
+} whole_tiles[] = {
+    {5, 64, 256},  /* k2 */
+    {6, 64, 256},  /* k4 */
+    {8, 64, 128},  /* k8 */
+    {25, 64, 128}, /* k8, wide */
+    {10, 64, 64},  /* k9 */
+    {26, 64, 64},  /* k8, wide */
+    {1, 128, 256}, {22, 128, 256}, {2, 128, 128}, {23, 128, 128}, {3, 128, 64}, {24, 128, 64},
+};
+
+/* The variant for Hopper to take without timing, as timing on an H200 chose for ResNet-50: a patch;
+ * shared depths, if there are four steps of them and fewer tiles of 64x64 than multiprocessors; or
+ * the widest tiles of which each multiprocessor has one. 0: no variant. */
+static int32_t first_of(const struct cuda_device *device, struct scaled *s)
+{
+    const int64_t multiprocessors = device->properties.multiProcessorCount;
+    for (int32_t v = KERNEL_TILE_PATCH; v < KERNEL_TILE_SPLIT; v++)
+        if (turn_to(device, v, s))
+            return v;
+    int32_t split = split_of(multiprocessors, s);
+    if (tiles_of(s, 64, 64) < multiprocessors && steps_of(s) >= 4 && turn_to(device, split, s))
+        return split;
+    for (size_t i = 0; i < ARRAY_LEN(whole_tiles); i++)
+        if ((whole_tiles[i].columns == 64 ||
+             tiles_of(s, whole_tiles[i].rows, whole_tiles[i].columns) >= multiprocessors) &&
+            turn_to(device, whole_tiles[i].variant, s))
+            return whole_tiles[i].variant;
+    return 0;
 }
 
 static enum status ask_variant(const struct ask *ask, const struct ir_graph *graph,
                                enum dtype dtype, enum ir_layout layout, struct scaled *s,
                                int32_t variant, struct error *err)
 {
-    struct kernel_call call = own_call_dry(ask->device, variant);
-    s->variant = variant;
-    read_places(s);
-    if ((kernel_tile_line(variant) == 128 && s->filters <= 64) ||
-        scaled_call(&call, s, NULL) != cudaSuccess)
-        return STATUS_OK;
-    return visit_one(ask, graph, dtype, layout, s, variant, err);
+    return turn_to(ask->device, variant, s) ? visit_one(ask, graph, dtype, layout, s, variant, err)
+                                            : STATUS_OK;
 }
 
 /* Variants from..end - 1, but for the one that was asked first. */
@@ -455,22 +513,19 @@ static enum status ask_variants(const struct ask *ask, const struct ir_graph *gr
     return STATUS_OK;
 }
 
-/* Of those for Hopper, the ones whose tiles are no wider than they need be. They differ by how they
- * are packed alone. Those that share a tile's depth come last, but for few rows, where the one to
- * take without timing comes first. */
+/* Those for Hopper: the one to take without timing, then the others, of which those that share a
+ * tile's depth come last. */
 static enum status ask_hopper(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,
                               enum ir_layout layout, struct error *err)
 {
     struct scaled s;
-    int32_t first = 0;
     if (!scaled_read(graph, ask->node, dtype, layout, 1, &s) ||
         !scaled_constants_fit(graph, ask->node, scaled_inputs(s.biased), s.columns ? 1 : 0,
                               s.filters, bytes_of(&s)))
         return STATUS_OK;
-    if (is_deep(&s)) {
-        first = KERNEL_TILE_SPLIT + own_split_row(ask->device, s.tile.rows, s.tile.cols);
+    int32_t first = first_of(ask->device, &s);
+    if (first)
         TRY(ask_variant(ask, graph, dtype, layout, &s, first, err));
-    }
     TRY(ask_variants(ask, graph, dtype, layout, &s, 1, KERNEL_TILE_SPLIT, first, err));
     TRY(ask_variants(ask, graph, dtype, layout, &s, KERNEL_TILE_WIDE, KERNEL_TILE_VARIANTS + 1,
                      first, err));
@@ -525,6 +580,33 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 {
     struct ask ask = {device, node, precision, visit, user};
     return node->n_outputs == 1 ? stored_each(graph, node, ask_stored, &ask, err) : STATUS_OK;
+}
+
+struct lead {
+    const struct cuda_device *device;
+    const struct ir_node *node;
+    bool leads;
+};
+
+static enum status look_at(void *user, const struct ir_graph *graph, struct error *err UNUSED)
+{
+    struct lead *l = user;
+    enum ir_layout layout = l->node->op == IR_OP_CONV ? IR_LAYOUT_CHANNELS_LAST : IR_LAYOUT_PLAIN;
+    struct scaled s;
+    if (!l->leads && scaled_read(graph, l->node, DTYPE_F16, layout, 1, &s) &&
+        own_is_deep(s.tile.rows, s.tile.cols, s.tile.depth)) {
+        int32_t first = first_of(l->device, &s);
+        l->leads = first >= KERNEL_TILE_PATCH && first < KERNEL_TILE_WIDE;
+    }
+    return STATUS_OK;
+}
+
+/* Few rows and much depth, on Hopper: libraries walk all of it with few blocks. */
+static bool leads(const struct cuda_device *device, const struct ir_graph *graph,
+                  const struct ir_node *node)
+{
+    struct lead l = {device, node, false};
+    return stored_each(graph, node, look_at, &l, NULL) == STATUS_OK && l.leads;
 }
 
 /* --- back from a tactic --- */
@@ -667,4 +749,5 @@ const struct cuda_family cuda_family_own_scaled = {
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,
+    .leads = leads,
 };

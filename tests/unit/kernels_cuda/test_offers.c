@@ -7,6 +7,7 @@
 #include "base/mlp.h"
 #include "engine/tune/tune.h"
 #include "kernels/cuda/kernels.h"
+#include "tests/device/ranged.h"
 #include "tests/unit/kernels_cuda/emulated.h"
 #include "tests/test.h"
 
@@ -229,6 +230,94 @@ static void bytes_unasked(void **state)
     assert_true(f8 > wide && wide > 0 && pairs > splits && splits > 0);
 }
 
+/* A convolution of bytes of one tap or 3x3, padded to the image's size before its steps. */
+struct layer {
+    int64_t images, side, channels, filters, taps, step;
+};
+
+static struct ir_graph *layer_new(const struct layer *l)
+{
+    int64_t y_side = (l->side - 1) / l->step + 1, n_y = l->images * l->filters * y_side * y_side;
+    int64_t n_w = l->filters * l->channels * l->taps * l->taps;
+    const int64_t pad = l->taps / 2, pads[4] = {pad, pad, pad, pad}, steps[2] = {l->step, l->step};
+    struct shape x = {.rank = 4, .dim = {l->images, l->channels, l->side, l->side}};
+    struct shape w = {.rank = 4, .dim = {l->filters, l->channels, l->taps, l->taps}};
+    struct ir_graph *graph = ir_graph_new();
+    assert_non_null(graph);
+    float *data = arena_array(graph->arena, (size_t)n_w, sizeof(float));
+    float *ones = calloc((size_t)n_y, sizeof(float));
+    assert_true(data && ones);
+    for (int64_t i = 0; i < n_w; i++)
+        data[i] = (float)(i % 15 - 7);
+    for (int64_t i = 0; i < n_y; i++)
+        ones[i] = 1;
+    const uint32_t in[2] = {ir_tensor_add(graph, "x", DTYPE_F32, &x),
+                            ir_constant_add(graph, "w", DTYPE_F32, &w, data)};
+    uint32_t node = ir_node_add(graph, IR_OP_CONV, "conv", 2, in);
+    graph->inputs[graph->n_inputs++] = in[0];
+    assert_true(ir_attr_set_ints(graph, node, IR_ATTR_PADS, 4, pads) &&
+                ir_attr_set_ints(graph, node, IR_ATTR_STRIDES, 2, steps));
+    assert_int_equal(ir_infer_apply(graph, node, NULL, 0, NULL), STATUS_OK);
+    uint32_t y = ir_node(graph, node)->outputs[0];
+    assert_int_equal(ranged_inputs(graph, 0, DTYPE_I8, NULL), STATUS_OK);
+    assert_int_equal(ranged_output(graph, y, ones, 0, DTYPE_I8, NULL), STATUS_OK);
+    free(ones);
+    return graph;
+}
+
+/* Without timing, the layers of ResNet-50 get the tiles that timing on an H200 chose, or such as
+ * come near. Where rows are few and depth is large, these come before what libraries have. */
+static void first_tiles_of_bytes(void **state)
+{
+    static const struct {
+        struct layer layer;
+        const char *name;
+        bool leads;
+    } rows[] = {
+        {{1, 56, 64, 64, 3, 1}, "patch 64", false},
+        {{1, 28, 128, 128, 3, 1}, "patch 128", false},
+        {{1, 56, 128, 128, 3, 2}, "64x32 by 2", false},
+        {{1, 28, 512, 128, 1, 1}, "64x32 by 2", false},
+        {{1, 14, 256, 256, 3, 1}, "64x32 by 4", true},
+        {{1, 14, 1024, 256, 1, 1}, "64x32 by 4", true},
+        {{1, 14, 1024, 512, 1, 1}, "64x32 by 2", true},
+        {{1, 7, 512, 512, 3, 1}, "64x32 by 8", true},
+        {{1, 7, 2048, 512, 1, 1}, "64x32 by 8", true},
+        {{1, 7, 512, 2048, 1, 1}, "64x32 by 2", false},
+        {{1, 14, 256, 1024, 1, 1}, "64x64 k9", false},
+        {{1, 56, 256, 64, 1, 1}, "64x64 k9", false},
+        {{8, 28, 512, 128, 1, 1}, "64x64 k9", false},
+        {{8, 28, 128, 512, 1, 1}, "64x256 k2", false},
+        {{8, 14, 256, 256, 3, 1}, "64x64 by 2", false},
+        {{8, 14, 256, 1024, 1, 1}, "64x128 k8", false},
+        {{8, 7, 512, 512, 3, 1}, "64x64 by 4", false},
+        {{8, 7, 2048, 512, 1, 1}, "64x64 by 4", false},
+        {{32, 7, 512, 2048, 1, 1}, "64x256 k4", false},
+        {{128, 14, 256, 1024, 1, 1}, "64x256 k2", false},
+    };
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ir_graph *graph = layer_new(&rows[i].layer);
+        const struct ir_node *node = ir_node(graph, 0);
+        struct emulated_offers *list = emulated_ask(&b.device.base, graph, PRECISION_F16);
+        const struct tactic *first = NULL;
+        for (uint32_t k = 0; k < list->n && !first; k++)
+            if (list->items[k].id >> 16 == CUDA_FAMILY_OWN_SCALED)
+                first = &list->items[k];
+        assert_non_null(first);
+        if (!strstr(first->name, rows[i].name))
+            fail_msg("row %zu: %s", i, first->name);
+        assert_int_equal(cuda_family_own_scaled.leads(&b.device, graph, node), rows[i].leads);
+        b.device.properties.major = 8;
+        assert_false(cuda_family_own_scaled.leads(&b.device, graph, node));
+        b.device.properties.major = 9;
+        free(list);
+        ir_graph_free(graph);
+    }
+}
+
 /* The first candidate whose results have so many bytes, and the image as models have it; NULL:
  * none. */
 static const struct tactic *plain_images(const struct emulated_offers *list, size_t size)
@@ -338,6 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_on_hopper),
         cmocka_unit_test(bytes_unasked),
+        cmocka_unit_test(first_tiles_of_bytes),
         cmocka_unit_test(products_by_request),
         cmocka_unit_test(chains_that_fit_are_taken),
         cmocka_unit_test(fusions_on_hopper_alone),
