@@ -200,26 +200,48 @@ __device__ __forceinline__ void send(const ring<S> &r, int blocks, const place &
         }
 }
 
+/* The thread's row and first column of one of the units that the block finishes. */
+struct spot {
+    int row, column;
+    template <class S>
+    __device__ __forceinline__ spot(const todo<typename S::job> &j, const place &at, int i,
+                                    const S &)
+    {
+        int lane = (int)threadIdx.x % 32, unit = i * j.blocks + at.rank;
+        row = at.row + unit / S::PARTS * OCTET + lane / 4;
+        column = at.column + unit % S::PARTS * PART + lane % 4 * LANE;
+    }
+};
+
+/* What is added to the warp's first unit, if it has one. */
+template <class S>
+__device__ __forceinline__ typename S::operands first_operands(const todo<typename S::job> &j,
+                                                               const place &at)
+{
+    spot to(j, at, (int)threadIdx.x / 32, S());
+    return typename S::operands(j.job, to.row, to.column);
+}
+
 template <class S>
 __device__ __forceinline__ void finish(const ring<S> &r, const todo<typename S::job> &j,
-                                       const place &at)
+                                       const place &at, typename S::operands &with)
 {
-    int lane = (int)threadIdx.x % 32;
-    bool waited = false;
-    for (int i = (int)threadIdx.x / 32; i < at.mine; i += WARPS) {
-        int unit = i * j.blocks + at.rank;
-        int row = at.row + unit / S::PARTS * OCTET + lane / 4;
-        int column = at.column + unit % S::PARTS * PART + lane % 4 * LANE;
-        typename S::operands with(j.job, row, column);
-        if (!waited)
-            mbarrier_wait_cluster(r.come, 0);
-        waited = true;
+    int i = (int)threadIdx.x / 32;
+    if (i < at.mine)
+        mbarrier_wait_cluster(r.come, 0);
+    while (i < at.mine) {
+        spot to(j, at, i, S());
         for (int from = 0; from < j.blocks; from++) {
-            const unsigned char *part = unit_at(r, j.blocks, from, unit);
+            const unsigned char *part = unit_at(r, j.blocks, from, i * j.blocks + at.rank);
             with.add(j.job, *reinterpret_cast<const uint4 *>(part),
                      *reinterpret_cast<const uint4 *>(part + HALF_UNIT));
         }
-        with.store(j.job, row, column);
+        with.store(j.job, to.row, to.column);
+        i += WARPS;
+        if (i < at.mine) {
+            spot next(j, at, i, S());
+            with = typename S::operands(j.job, next.row, next.column);
+        }
     }
 }
 
@@ -253,11 +275,12 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
     grid_wait();
     typename S::Sum sum[S::SUMS];
+    typename S::operands with = first_operands<S>(j, at); /* come while products are made */
     work<S> steps(r, j, at.rank);
     S::multiply(steps, at.column, sum);
     cluster_wait(); /* the others' mbarriers are there */
     send<S>(r, j.blocks, at, sum);
-    finish<S>(r, j, at);
+    finish<S>(r, j, at, with);
 }
 
 /* --- launching --- */
