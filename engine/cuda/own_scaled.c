@@ -64,6 +64,13 @@ const char *const own_tile_names[] = {
     "128x64 wide",
     "64x128 k8 wide",
     "64x64 k8 wide",
+    "64x128 h1 three",
+    "64x128 k2 three",
+    "64x128 k4 three",
+    "64x128 k6 three",
+    "64x64 h1 four",
+    "64x64 k4 four",
+    "64x64 k9 four",
 };
 /* clang-format on */
 _Static_assert(ARRAY_LEN(own_tile_names) == KERNEL_TILE_VARIANTS + 1, "each row of the table");

@@ -344,13 +344,15 @@ cudaError_t kernel_matmul(const struct kernel_call *call, const struct kernel_ma
 
 /* Variants, from 1 on: the rows of the table in tile_table.cuh; from PATCH on those of patch.cuh,
  * from SPLIT on those of split.cuh: tiles of 32 columns by 2, 4 and 8 blocks, then of 64; from
- * WIDE on those for results of 16 bits, which of the others only SPLIT's have. They are for Hopper
- * alone. */
+ * WIDE on those for results of 16 bits, which of the others only SPLIT's have; from MANY on those
+ * of three and four consumers, which have no activation but ReLU, and for integers no limit but 0.
+ * They are for Hopper alone. */
 enum {
     KERNEL_TILE_PATCH = 13,
     KERNEL_TILE_SPLIT = 15,
     KERNEL_TILE_WIDE = 22,
-    KERNEL_TILE_VARIANTS = 26,
+    KERNEL_TILE_MANY = 27,
+    KERNEL_TILE_VARIANTS = 33,
     KERNEL_TILE_ROOM = 256
 };
 

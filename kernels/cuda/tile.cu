@@ -11,15 +11,18 @@ static bool is_byte(int32_t dtype)
 static const struct {
     int columns, step;
 } rows[] = {{128, 128},
-#define ROW(columns, stay, stages, slots, line) {columns < 128 ? 64 : 128, line},
-#define PATCH(line, ...)                        {64, line},
-#define SPLIT(columns, stages, line, blocks)    {split::PART, line},
-#define WIDE(...)                               {64, 128},
-            TILE_SHAPES(ROW) TILE_PATCHES(PATCH) TILE_SPLITS(SPLIT) TILE_WIDES(WIDE)};
+#define ROW(columns, stay, stages, slots, line)             {columns < 128 ? 64 : 128, line},
+#define PATCH(line, ...)                                    {64, line},
+#define SPLIT(columns, stages, line, blocks)                {split::PART, line},
+#define WIDE(...)                                           {64, 128},
+#define MANY(columns, stay, stages, slots, line, consumers) {columns < 128 ? 64 : 128, line},
+            TILE_SHAPES(ROW) TILE_PATCHES(PATCH) TILE_SPLITS(SPLIT) TILE_WIDES(WIDE)
+                TILE_MANIES(MANY)};
 #undef ROW
 #undef PATCH
 #undef SPLIT
 #undef WIDE
+#undef MANY
 
 static int32_t known(int32_t variant)
 {

@@ -13,7 +13,9 @@
  *             weights' lines: for much depth
  *   staying   the weights of a block's columns are loaded once and stay (STAY steps of depth), and
  *             each warpgroup has tiles of 64 rows and a ring of x of its own: while one finishes
- *             results, the other multiplies. For little depth and many rows
+ *             results, the other multiplies. For little depth and many rows. There may be three
+ *             or four of them: results are many short steps that wait for each other, and more of
+ *             them are under way then; but each has fewer registers
  *
  * Packed weights give a thread neighbouring columns (kernel_tile_row), 32 or 16 bytes of a line.
  * Lines of 128 bytes are swizzled, so that the eight rows which a quarter of a warp writes at a
@@ -33,17 +35,21 @@ namespace tile
 {
 
 constexpr int SLAB = 64; /* rows of a product */
-constexpr int CONSUMERS = 2, THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
 constexpr int WARPS = HOPPER_WARPGROUP / 32;
-constexpr int FIRST_LOADER = CONSUMERS * WARPS; /* the number of the first warp that loads */
 
 /* STAY 0: shared. */
-template <class X, int COLUMNS_, int STAY_, int STAGES_, int SLOTS_, int LINE_, int SIZE_ = 1>
+template <class X, int COLUMNS_, int STAY_, int STAGES_, int SLOTS_, int LINE_, int SIZE_ = 1,
+          int CONSUMERS_ = 2>
 struct shape {
     typedef kind<X> K;
     typedef typename K::Sum Sum;
     static constexpr int LINE = LINE_; /* bytes of a step */
     static constexpr int SIZE = SIZE_; /* of a result; 2: wide */
+    static constexpr int CONSUMERS = CONSUMERS_, THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
+    static constexpr int FIRST_LOADER =
+        CONSUMERS * WARPS; /* the number of the first warp of them */
+    static constexpr bool MANY = CONSUMERS > 2;
+    static constexpr int MORE = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 152 : 104; /* registers */
     static constexpr int COLUMNS = COLUMNS_, STAY = STAY_, STAGES = STAGES_, SLOTS = SLOTS_;
     static constexpr bool SHARES = STAY == 0;
     static constexpr int RINGS = SHARES ? 1 : CONSUMERS, TALL = SHARES ? CONSUMERS * SLAB : SLAB;
@@ -69,11 +75,11 @@ template <class S> struct room { /* shared memory */
         weights = shared_kept(raw);
         stages = weights + S::STAY * S::B;
         slots = stages + S::RINGS * S::STAGES * S::STAGE;
-        full = reinterpret_cast<uint64_t *>(slots + CONSUMERS * S::SLOTS * S::SLOT);
+        full = reinterpret_cast<uint64_t *>(slots + S::CONSUMERS * S::SLOTS * S::SLOT);
         empty = full + S::RINGS * S::STAGES;
         come = empty + S::RINGS * S::STAGES;
-        gone = come + CONSUMERS * S::SLOTS;
-        there = gone + CONSUMERS * S::SLOTS;
+        gone = come + S::CONSUMERS * S::SLOTS;
+        there = gone + S::CONSUMERS * S::SLOTS;
     }
 };
 
@@ -85,8 +91,8 @@ template <class S> struct walk {
     __device__ __forceinline__ walk(const job &todo, int ring) : j(todo)
     {
         fixed = S::SHARES ? 0 : (int)blockIdx.x % j.n_tiles;
-        at = S::SHARES ? (int)blockIdx.x : (int)blockIdx.x / j.n_tiles * CONSUMERS + ring;
-        step = S::SHARES ? (int)gridDim.x : (int)gridDim.x / j.n_tiles * CONSUMERS;
+        at = S::SHARES ? (int)blockIdx.x : (int)blockIdx.x / j.n_tiles * S::CONSUMERS + ring;
+        step = S::SHARES ? (int)gridDim.x : (int)gridDim.x / j.n_tiles * S::CONSUMERS;
     }
     __device__ __forceinline__ bool more(void) const
     {
@@ -114,12 +120,27 @@ __device__ __forceinline__ void load_staying(const room<S> &r, const hopper_maps
     }
 }
 
-/* One source after the other: a thread that loads has 40 registers, enough for one place. */
+/* A tile's residual, when the consumer's slot is free. */
 template <class S>
-__device__ __forceinline__ void load_steps(const room<S> &r, const hopper_maps &m, const job &j,
-                                           int ring)
+__device__ __forceinline__ void load_slot(const room<S> &r, const CUtensorMap *z, int consumer,
+                                          const walk<S> &w, hopper_turn &t)
 {
-    hopper_turn t = {0, 0};
+    int slot = consumer * S::SLOTS + t.at;
+    mbarrier_wait(r.gone + slot, t.parity ^ 1);
+    mbarrier_expect(r.come + slot, S::SLOT);
+    for (int i = 0; i < S::BOXES; i++)
+        tensor_load_2d(r.slots + slot * S::SLOT + i * S::PIECE, z, r.come + slot,
+                       w.column() + i * S::BOX, w.row() + (S::SHARES ? consumer * SLAB : 0));
+    t.next(S::SLOTS);
+}
+
+/* One source after the other: a thread that loads has few registers, enough for one place. Of more
+ * than two consumers each has a loader that brings residuals, too. */
+template <class S>
+__device__ __forceinline__ void load_steps(const room<S> &r, const hopper_maps &m,
+                                           const CUtensorMap *z, const job &j, int ring)
+{
+    hopper_turn t = {0, 0}, slot = {0, 0};
     for (walk<S> w(j, ring); w.more(); w.at += w.step) {
         int k = 0;
 #pragma unroll 1
@@ -140,6 +161,8 @@ __device__ __forceinline__ void load_steps(const room<S> &r, const hopper_maps &
                 t.next(S::STAGES);
             }
         }
+        if (S::MANY && j.residual)
+            load_slot(r, z, ring, w, slot);
     }
 }
 
@@ -148,15 +171,8 @@ __device__ __forceinline__ void load_residual(const room<S> &r, const CUtensorMa
                                               int consumer)
 {
     hopper_turn t = {0, 0};
-    for (walk<S> w(j, S::SHARES ? 0 : consumer); w.more(); w.at += w.step) {
-        int slot = consumer * S::SLOTS + t.at;
-        mbarrier_wait(r.gone + slot, t.parity ^ 1);
-        mbarrier_expect(r.come + slot, S::SLOT);
-        for (int i = 0; i < S::BOXES; i++)
-            tensor_load_2d(r.slots + slot * S::SLOT + i * S::PIECE, z, r.come + slot,
-                           w.column() + i * S::BOX, w.row() + (S::SHARES ? consumer * SLAB : 0));
-        t.next(S::SLOTS);
-    }
+    for (walk<S> w(j, S::SHARES ? 0 : consumer); w.more(); w.at += w.step)
+        load_slot(r, z, consumer, w, t);
 }
 
 /* --- results --- */
@@ -167,55 +183,49 @@ template <class S, bool RESIDUAL, bool BENT>
 __device__ __forceinline__ void results(const job &j, const typename S::Sum (&sum)[S::COLUMNS / 2],
                                         unsigned char *slot, int column)
 {
-    constexpr int CHUNKS = S::ROW / 64, QUADS = S::BOX / 16, WORDS = QUADS * S::SIZE;
+    constexpr int CHUNKS = S::ROW / 64, QUADS = 4 / S::SIZE; /* of a thread's line, of 16 bytes */
     int thread = (int)threadIdx.x % HOPPER_WARPGROUP, t = thread % 4;
     int row = thread / 32 * 16 + thread % 32 / 4;
     const float4 *scale = reinterpret_cast<const float4 *>(j.scale + column + t * 4);
     const float4 *bias = reinterpret_cast<const float4 *>(j.bias + column + t * 4);
 #pragma unroll
-    for (int box = 0; box < S::BOXES; box++) {
-        unsigned char *at[2][CHUNKS];
-        uint32_t z[2][WORDS], out[2][WORDS];
+    for (int piece = 0; piece < S::BOXES * CHUNKS; piece++) {
+        unsigned char *at[2];
+        uint32_t z[2][4], out[2][4];
 #pragma unroll
-        for (int up = 0; up < 2; up++)
-#pragma unroll
-            for (int c = 0; c < CHUNKS; c++) {
-                int line = row + 8 * up, chunk = CHUNKS * t + c;
-                chunk ^= S::ROW == 128 ? line % 8 : line / 2 % 4;
-                at[up][c] = slot + box * S::PIECE + line * S::ROW + chunk * 16;
-                if (RESIDUAL) {
-                    uint4 v = *reinterpret_cast<const uint4 *>(at[up][c]);
-                    z[up][4 * c] = v.x, z[up][4 * c + 1] = v.y;
-                    z[up][4 * c + 2] = v.z, z[up][4 * c + 3] = v.w;
-                }
+        for (int up = 0; up < 2; up++) {
+            int line = row + 8 * up, chunk = CHUNKS * t + piece % CHUNKS;
+            chunk ^= S::ROW == 128 ? line % 8 : line / 2 % 4;
+            at[up] = slot + piece / CHUNKS * S::PIECE + line * S::ROW + chunk * 16;
+            if (RESIDUAL) {
+                uint4 v = *reinterpret_cast<const uint4 *>(at[up]);
+                z[up][0] = v.x, z[up][1] = v.y, z[up][2] = v.z, z[up][3] = v.w;
             }
+        }
 #pragma unroll
-        for (int q = 0; q < QUADS; q++) {
-            const int number = (box * S::BOX + q * 16) / 4;
-            float4 s = __ldg(scale + number), b = __ldg(bias + number);
+        for (int i = 0; i < QUADS; i++) {
+            const int q = piece * QUADS + i; /* of 16 columns, of which the thread has 4 */
+            float4 s = __ldg(scale + 4 * q), b = __ldg(bias + 4 * q);
 #pragma unroll
             for (int up = 0; up < 2; up++) {
-                const int first = 4 * (box * S::BOX / 8 + 2 * q) + 2 * up;
+                const int first = 8 * q + 2 * up;
                 const float four[4] = {(float)sum[first], (float)sum[first + 1],
                                        (float)sum[first + 4], (float)sum[first + 5]};
                 if constexpr (S::SIZE == 1) {
-                    out[up][q] = S::K::template finish<RESIDUAL, BENT>(j, four, s, b,
-                                                                       RESIDUAL ? z[up][q] : 0);
+                    out[up][i] = S::K::template finish<RESIDUAL, BENT>(j, four, s, b,
+                                                                       RESIDUAL ? z[up][i] : 0);
                 } else {
                     uint2 with = make_uint2(0, 0);
                     if (RESIDUAL)
-                        with = make_uint2(z[up][2 * q], z[up][2 * q + 1]);
+                        with = make_uint2(z[up][2 * i], z[up][2 * i + 1]);
                     uint2 two = finish_wide<RESIDUAL, BENT>(j, four, s, b, with);
-                    out[up][2 * q] = two.x, out[up][2 * q + 1] = two.y;
+                    out[up][2 * i] = two.x, out[up][2 * i + 1] = two.y;
                 }
             }
         }
 #pragma unroll
         for (int up = 0; up < 2; up++)
-#pragma unroll
-            for (int c = 0; c < CHUNKS; c++)
-                shared_put(at[up][c], make_uint4(out[up][4 * c], out[up][4 * c + 1],
-                                                 out[up][4 * c + 2], out[up][4 * c + 3]));
+            shared_put(at[up], make_uint4(out[up][0], out[up][1], out[up][2], out[up][3]));
     }
 }
 
@@ -346,12 +356,12 @@ template <class S> struct consumer {
     {
         unsigned char *to = r.slots + (group * S::SLOTS + slot.at) * S::SLOT;
         take_slot<S::SLOTS>(r, group, slot, j.residual, leads, again);
-        if (j.residual && j.bent)
-            results<S, true, true>(j, sum, to, column);
+        if (!S::MANY && j.residual && j.bent)
+            results<S, true, !S::MANY>(j, sum, to, column);
         else if (j.residual)
             results<S, true, false>(j, sum, to, column);
-        else if (j.bent)
-            results<S, false, true>(j, sum, to, column);
+        else if (!S::MANY && j.bent)
+            results<S, false, !S::MANY>(j, sum, to, column);
         else
             results<S, false, false>(j, sum, to, column);
         proxy_fence();
@@ -381,19 +391,19 @@ template <class S>
 __device__ __forceinline__ void load(const room<S> &r, const hopper_maps &m, const CUtensorMap *z,
                                      const job &j)
 {
-    int loader = (int)threadIdx.x / 32 - FIRST_LOADER;
+    int loader = (int)threadIdx.x / 32 - S::FIRST_LOADER;
     if (!S::SHARES && loader == 0)
         load_staying(r, m, j); /* no kernel writes weights */
     grid_wait();
     grid_fence();
     if (loader < S::RINGS)
-        load_steps(r, m, j, loader);
-    else if (loader >= CONSUMERS && j.residual)
-        load_residual(r, z, j, loader - CONSUMERS);
+        load_steps(r, m, z, j, loader);
+    else if (!S::MANY && loader >= S::CONSUMERS && j.residual)
+        load_residual(r, z, j, loader - S::CONSUMERS);
 }
 
 template <class S>
-__global__ void __launch_bounds__(THREADS, 1)
+__global__ void __launch_bounds__(S::THREADS, 1)
     kernel(const __grid_constant__ hopper_maps m, const __grid_constant__ CUtensorMap z,
            const __grid_constant__ CUtensorMap y, const __grid_constant__ job j)
 {
@@ -408,7 +418,7 @@ __global__ void __launch_bounds__(THREADS, 1)
             mbarrier_init(r.full + i, 1);
             mbarrier_init(r.empty + i, S::READERS);
         }
-        for (int i = 0; i < CONSUMERS * S::SLOTS; i++) {
+        for (int i = 0; i < S::CONSUMERS * S::SLOTS; i++) {
             mbarrier_init(r.come + i, 1);
             mbarrier_init(r.gone + i, 1);
         }
@@ -418,14 +428,14 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
     __syncthreads();
     grid_go();
-    if (group == CONSUMERS) {
+    if (group == S::CONSUMERS) {
         registers_fewer<40>();
         if (threadIdx.x % 32 == 0)
             load<S>(r, m, &z, j);
         else
             grid_wait();
     } else {
-        registers_more<232>();
+        registers_more<S::MORE>();
         grid_wait();
         consumer<S>(r, j, &y, group).run();
     }
@@ -520,7 +530,7 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_tile &
     if (!hopper_sources_fit(&from) || !hopper_tensor_fits(&y) || !hopper_tensor_fits(&residual))
         return cudaErrorNotSupported;
     struct job j = job_of<S>(p, from);
-    if (!S::SHARES && j.deep.steps > S::STAY)
+    if ((!S::SHARES && j.deep.steps > S::STAY) || (S::MANY && j.bent))
         return cudaErrorNotSupported;
     if (call->dry)
         return cudaSuccess;
@@ -535,10 +545,10 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_tile &
         return code;
     int blocks = S::SHARES ? min(multiprocessors, j.m_tiles * j.n_tiles)
                            : min(max(multiprocessors / j.n_tiles, 1),
-                                 (j.m_tiles + CONSUMERS - 1) / CONSUMERS) *
+                                 (j.m_tiles + S::CONSUMERS - 1) / S::CONSUMERS) *
                                  j.n_tiles;
-    return hopper_launch(kernel<S>, (unsigned)blocks, 1, THREADS, S::SHARED, call, m, to_residual,
-                         to_y, j);
+    return hopper_launch(kernel<S>, (unsigned)blocks, 1, S::THREADS, S::SHARED, call, m,
+                         to_residual, to_y, j);
 }
 
 } // namespace tile

@@ -48,6 +48,16 @@ namespace tile
     R(128, 8, 4, 1)                                                                                \
     R(64, 8, 5, 2)
 
+/* Behind them, R(columns, steps of weights that stay, stages, slots, bytes of a step, consumers) */
+#define TILE_MANIES(R)                                                                             \
+    R(128, 1, 6, 4, 64, 3)                                                                         \
+    R(128, 2, 4, 2, 128, 3)                                                                        \
+    R(128, 4, 3, 2, 128, 3)                                                                        \
+    R(128, 6, 2, 2, 128, 3)                                                                        \
+    R(64, 1, 6, 4, 64, 4)                                                                          \
+    R(64, 4, 4, 3, 128, 4)                                                                         \
+    R(64, 9, 3, 2, 128, 4)
+
 typedef cudaError_t (*launch_fn)(const struct kernel_call *call, const struct kernel_tile &p);
 
 template <class X> cudaError_t launch(const struct kernel_call *call, const struct kernel_tile &p)
@@ -59,12 +69,15 @@ template <class X> cudaError_t launch(const struct kernel_call *call, const stru
     launch_split<split_shape<X, columns, stages, line>, blocks>,
 #define WIDE(columns, stay, stages, slots)                                                         \
     launch_of<shape<X, columns, stay, stages, slots, 128, 2>>,
-    static const launch_fn rows[] = {
-        TILE_SHAPES(ROW) TILE_PATCHES(PATCH) TILE_SPLITS(SPLIT) TILE_WIDES(WIDE)};
+#define MANY(columns, stay, stages, slots, line, consumers)                                        \
+    launch_of<shape<X, columns, stay, stages, slots, line, 1, consumers>>,
+    static const launch_fn rows[] = {TILE_SHAPES(ROW) TILE_PATCHES(PATCH) TILE_SPLITS(SPLIT)
+                                         TILE_WIDES(WIDE) TILE_MANIES(MANY)};
 #undef ROW
 #undef PATCH
 #undef SPLIT
 #undef WIDE
+#undef MANY
     static_assert(sizeof(rows) / sizeof(*rows) == KERNEL_TILE_VARIANTS, "each has its number");
     if (call->variant < 1 || call->variant > KERNEL_TILE_VARIANTS)
         return cudaErrorNotSupported;

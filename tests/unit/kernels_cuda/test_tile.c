@@ -347,6 +347,27 @@ static void test_products(void **state)
         assert_int_equal(check_case(&cases[i]), least[i]);
 }
 
+/* Three and four consumers: with none, one and several tiles each, residuals in every slot, depths
+ * that end within a step. Other limits than 0 are refused. */
+static void test_manies(void **state)
+{
+    (void)state;
+    static const struct tile_case cases[] = {
+        {ROWS(1, 16), 16, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
+        {ROWS(900, 64), 272, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 127, 3},
+        {ROWS(1300, 256), 128, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 2},
+        {ROWS(1100, 512), 144, DTYPE_I8, DTYPE_U8, DTYPE_I8, 0, 127, 1},
+        {SQUARE(5, 64, 9, 7, 9, 7, 3, 1, 1), 64, DTYPE_U8, DTYPE_I8, DTYPE_U8, -128, 127, 1},
+        {ROWS(500, 704), 64, DTYPE_I8, DTYPE_I8, DTYPE_U8, -128, 127, 1},
+        {ROWS(200, 64), 64, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 1, 127, 132},
+    };
+    static const int taken[] = {7, 7, 5, 4, 1, 2, 0};
+    static const struct bend none = {IR_UNARY_IDENTITY, false};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_int_equal(check_rows(&cases[i], &none, KERNEL_TILE_MANY, KERNEL_TILE_VARIANTS + 1),
+                         taken[i]);
+}
+
 static void test_windows(void **state)
 {
     (void)state;
@@ -460,7 +481,7 @@ static void test_floats(void **state)
     static const struct bent_case rows[] = {
         {{ROWS(1, 16), 16, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -ALL, ALL, 132},
          {IR_UNARY_IDENTITY, false},
-         12},
+         19},
         {{ROWS(130, 128), 256, DTYPE_F8, DTYPE_F8, DTYPE_F8, -ALL, ALL, 2},
          {IR_UNARY_GELU, false},
          11},
@@ -603,13 +624,13 @@ static void test_two_sources(void **state)
     static const struct pair_case cases[] = {
         {{ROWS(140, 64), 256, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
          {ROWS(140, 48), 256, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 2},
-         10},
+         15},
         {{ROWS(700, 144), 144, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 1},
          {ROWS(700, 208), 144, DTYPE_U8, DTYPE_NONE, DTYPE_U8, 0, 127, 1},
-         8},
+         12},
         {{ROWS(45, 528), 80, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
          {SQUARE(3, 80, 6, 9, 3, 5, 1, 2, 0), 80, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 132},
-         10},
+         12},
         {{ROWS(70, 128), 72, DTYPE_U8, DTYPE_I8, DTYPE_U8, -128, 127, 132},
          {ROWS(70, 2576), 72, DTYPE_U8, DTYPE_NONE, DTYPE_U8, 0, 127, 132},
          7},
@@ -760,11 +781,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
-        cmocka_unit_test(test_products), cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_patches),  cmocka_unit_test(test_splits),
-        cmocka_unit_test(test_floats),   cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_bent),     cmocka_unit_test(test_two_sources),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_products),    cmocka_unit_test(test_manies),
+        cmocka_unit_test(test_windows),     cmocka_unit_test(test_patches),
+        cmocka_unit_test(test_splits),      cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_wide),        cmocka_unit_test(test_bent),
+        cmocka_unit_test(test_two_sources), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
