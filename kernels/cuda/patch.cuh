@@ -35,7 +35,7 @@ constexpr int WARPS = HOPPER_WARPGROUP / 32, FIRST_LOADER = CONSUMERS * WARPS;
 
 /* A thread's results are of two filters and of two pixels of every eight. `z` and the value are
  * those of one pixel, as they lie in memory: a `pair` each. BENT: with code for all activations,
- * which is so long that it does not stay in the instructions' cache. */
+ * which is so long that it does not stay in the instructions' cache; its residual may be 0. */
 template <class T> struct floats {
     typedef T X;
     typedef float sum;
@@ -314,7 +314,7 @@ template <class S> struct consumer {
         for (int c = 0; c < HIGH; c++) {
             const sum_t four[4] = {sum[4 * c], sum[4 * c + 2], sum[4 * c + 1], sum[4 * c + 3]};
             pair_t z[2] = {}, out[2];
-            if (RESIDUAL)
+            if (RESIDUAL && (!BENT || j.residual))
                 z[0] = at[0][c * ROW], z[1] = at[1][c * ROW];
             how.template finish<RESIDUAL, BENT>(j.how, four, z, out);
             shared_put(at[0] + c * ROW, out[0]);
@@ -326,13 +326,10 @@ template <class S> struct consumer {
     {
         unsigned char *to = r.slots + (group * S::SLOTS + slot.at) * S::SLOT;
         tile::take_slot<S::SLOTS>(r, group, slot, j.residual, leads, again);
-        bool bent = S::F::bent(j.how);
-        if (j.residual && bent)
+        if (S::F::bent(j.how))
             finish<true, true>(sum, to);
         else if (j.residual)
             finish<true, false>(sum, to);
-        else if (bent)
-            finish<false, true>(sum, to);
         else
             finish<false, false>(sum, to);
         proxy_fence();

@@ -178,7 +178,8 @@ __device__ __forceinline__ void load_residual(const room<S> &r, const CUtensorMa
 /* --- results --- */
 
 /* A thread's sums of rows g and g + 8 of its warp's 16 -> a slot of boxes of 64 lines. Without BENT
- * there is no code for activations, which would not stay in the instructions' cache. */
+ * there is no code for activations, which would not stay in the instructions' cache; with it, a
+ * residual that is not there is 0. */
 template <class S, bool RESIDUAL, bool BENT>
 __device__ __forceinline__ void results(const job &j, const typename S::Sum (&sum)[S::COLUMNS / 2],
                                         unsigned char *slot, int column)
@@ -198,7 +199,9 @@ __device__ __forceinline__ void results(const job &j, const typename S::Sum (&su
             chunk ^= S::ROW == 128 ? line % 8 : line / 2 % 4;
             at[up] = slot + piece / CHUNKS * S::PIECE + line * S::ROW + chunk * 16;
             if (RESIDUAL) {
-                uint4 v = *reinterpret_cast<const uint4 *>(at[up]);
+                uint4 v = make_uint4(0, 0, 0, 0);
+                if (!BENT || j.residual)
+                    v = *reinterpret_cast<const uint4 *>(at[up]);
                 z[up][0] = v.x, z[up][1] = v.y, z[up][2] = v.z, z[up][3] = v.w;
             }
         }
@@ -356,12 +359,10 @@ template <class S> struct consumer {
     {
         unsigned char *to = r.slots + (group * S::SLOTS + slot.at) * S::SLOT;
         take_slot<S::SLOTS>(r, group, slot, j.residual, leads, again);
-        if (!S::MANY && j.residual && j.bent)
+        if (!S::MANY && j.bent)
             results<S, true, !S::MANY>(j, sum, to, column);
         else if (j.residual)
             results<S, true, false>(j, sum, to, column);
-        else if (!S::MANY && j.bent)
-            results<S, false, !S::MANY>(j, sum, to, column);
         else
             results<S, false, false>(j, sum, to, column);
         proxy_fence();

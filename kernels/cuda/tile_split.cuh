@@ -73,12 +73,9 @@ template <class K> struct split_operands {
             for (int k = 0; k < 4; k++)
                 four[k] = j.floats ? __int_as_float(sum[4 * i + k]) : (float)sum[4 * i + k];
             if (j.wide)
-                out[i] = j.residual ? finish_wide<true, true>(j, four, scale[i], bias[i], z[i])
-                                    : finish_wide<false, true>(j, four, scale[i], bias[i], z[i]);
+                out[i] = finish_wide<true, true>(j, four, scale[i], bias[i], z[i]);
             else
-                out[i].x = j.residual
-                               ? K::template finish<true, true>(j, four, scale[i], bias[i], z[i].x)
-                               : K::template finish<false, true>(j, four, scale[i], bias[i], 0);
+                out[i].x = K::template finish<true, true>(j, four, scale[i], bias[i], z[i].x);
         }
         if (j.wide)
             *reinterpret_cast<uint4 *>(j.y + 2 * at) =
