@@ -262,7 +262,7 @@ static void pack_channel(const struct packing *k, int source, int64_t c, char *t
     const struct ir_scale *const scale[SOURCES] = {k->from[0].scale, k->from[1].scale};
     int64_t at = kernel_tile_number(k->variant, c);
     float *numbers = (void *)(to + p->weights[source]);
-    float *second = numbers + p->vector / sizeof(float);
+    float *behind = numbers + p->vector / sizeof(float);
     struct row_sum sum[SOURCES];
     double unit[SOURCES], bias = (double)k->from[0].bias[c];
     units_of(p, scale, c, unit);
@@ -273,10 +273,10 @@ static void pack_channel(const struct packing *k, int source, int64_t c, char *t
     if (source) {
         double ratio = unit[0] / unit[1];
         numbers[at] = (float)ratio;
-        *second = fmaxf(*second, (float)(ratio * x_max * (double)sum[0].magnitudes));
+        *behind = fmaxf(*behind, (float)(ratio * x_max * (double)sum[0].magnitudes));
     } else {
         numbers[at] = (float)(unit[1] / (double)p->to.step);
-        second[at] = scaled_in_steps(&p->to, (float)bias);
+        behind[at] = scaled_in_steps(&p->to, (float)bias);
     }
 }
 
