@@ -46,10 +46,9 @@ struct shape {
     static constexpr int LINE = LINE_; /* bytes of a step */
     static constexpr int SIZE = SIZE_; /* of a result; 2: wide */
     static constexpr int CONSUMERS = CONSUMERS_, THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
-    static constexpr int FIRST_LOADER =
-        CONSUMERS * WARPS; /* the number of the first warp of them */
-    static constexpr bool MANY = CONSUMERS > 2;
-    static constexpr int MORE = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 152 : 104; /* registers */
+    static constexpr int FIRST_LOADER = CONSUMERS * WARPS; /* the first warp that loads */
+    static constexpr bool MANY = CONSUMERS > 2;            /* has no BENT results */
+    static constexpr int REGISTERS = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 152 : 104;
     static constexpr int COLUMNS = COLUMNS_, STAY = STAY_, STAGES = STAGES_, SLOTS = SLOTS_;
     static constexpr bool SHARES = STAY == 0;
     static constexpr int RINGS = SHARES ? 1 : CONSUMERS, TALL = SHARES ? CONSUMERS * SLAB : SLAB;
@@ -63,6 +62,7 @@ struct shape {
     static constexpr int SHARED =
         HOPPER_ALIGN + STAY * B + RINGS * STAGES * STAGE + CONSUMERS * SLOTS * SLOT + BARRIERS * 8;
     static_assert(SHARED <= HOPPER_SHARED_MAX, "shared memory");
+    static_assert(!(MANY && SHARES), "loaders for each consumer");
     static_assert(ROW == 128 || ROW == 64, "lines that a thread has a quarter of");
     static_assert(COLUMNS <= KERNEL_TILE_ROOM, "scales and biases");
 };
@@ -338,7 +338,10 @@ template <class S> struct consumer {
         for (int k = 0; k < j.deep.steps; k++) {
             if (k == j.deep.first) {
                 settle(sum, before);
-                near ? convert<true>(sum, column) : convert<false>(sum, column);
+                if (near)
+                    convert<true>(sum, column);
+                else
+                    convert<false>(sum, column);
                 before = -1;
             }
             if (!S::SHARES && !again)
@@ -436,7 +439,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
         else
             grid_wait();
     } else {
-        registers_more<S::MORE>();
+        registers_more<S::REGISTERS>();
         grid_wait();
         consumer<S>(r, j, &y, group).run();
     }
