@@ -40,11 +40,17 @@ __device__ __forceinline__ uint64_t descriptor_rows(uint32_t address, int pitch 
            (uint64_t)(pitch * LINE >> 4) << 32 | hopper_swizzle(LINE) << 62;
 }
 
-/* What lies `bytes` further on, a multiple of 16 that is known when compiled: one addition. */
+/* The operand that lies so many units of 16 bytes further on. One addition is enough: an address
+ * does not fill its field. */
+__device__ __forceinline__ uint64_t descriptor_moved(uint64_t descriptor, uint32_t units)
+{
+    return (descriptor & ~(uint64_t)UINT32_MAX) | ((uint32_t)descriptor + units);
+}
+
+/* The operand that lies `bytes` further on, a multiple of 16. */
 __device__ __forceinline__ uint64_t descriptor_beyond(uint64_t descriptor, int bytes)
 {
-    uint32_t low = (uint32_t)descriptor + (uint32_t)(bytes >> 4);
-    return (descriptor >> 32 << 32) | low;
+    return descriptor_moved(descriptor, (uint32_t)(bytes >> 4));
 }
 
 /* Without a swizzle: the next 16 bytes of K `lead` bytes further, the next 8 rows `stride`. */

@@ -213,7 +213,7 @@ struct spot {
     }
 };
 
-/* What is added to the warp's first unit, if it has one. */
+/* What is added to the warp's first unit. A warp without units reads what it does not use. */
 template <class S>
 __device__ __forceinline__ typename S::operands first_operands(const todo<typename S::job> &j,
                                                                const place &at)

@@ -197,7 +197,7 @@ template <class S> struct consumer {
     const job &j;
     kept<S> keep;
     int group, filter;
-    uint32_t lines; /* where the first tap's cells lie in slot 0, in units of descriptors */
+    uint32_t lines;         /* where the first tap's cells lie in slot 0, in units of descriptors */
     uint32_t count, waited; /* lines of cells: of the next product, seen full */
 
     __device__ consumer(const room<S> &shared, const job &todo)
@@ -217,12 +217,6 @@ template <class S> struct consumer {
         count++;
     }
 
-    /* The operand so many units of descriptors further on: addresses do not fill their field. */
-    static __device__ __forceinline__ uint64_t moved(uint64_t descriptor, uint32_t units)
-    {
-        return (descriptor & ~(uint64_t)0xffffffff) | ((uint32_t)descriptor + units);
-    }
-
     /* Step s of a line of taps that lies in this slot. The second plane has two taps in a brick
      * (see patch::put). */
     __device__ __forceinline__ uint64_t cells(uint32_t slot, int s) const
@@ -230,8 +224,8 @@ template <class S> struct consumer {
         const bool second = !S::BYTES && s >= S::TAPS / 2;
         const int at = second ? S::PLANE + (s - S::TAPS / 2) * 2 * BRICK : s * 2 * BRICK;
         const int lead = second && !S::DEEP && S::TAPS == 4 ? 2 * BRICK : BRICK;
-        return moved(descriptor_bricks((uint32_t)at, lead, 8 * BRICK),
-                     lines + slot * (S::LINE / BRICK));
+        return descriptor_moved(descriptor_bricks((uint32_t)at, lead, 8 * BRICK),
+                                lines + slot * (S::LINE / BRICK));
     }
 
     /* The products of the next line, whose first line of taps is given back. */
@@ -247,7 +241,7 @@ template <class S> struct consumer {
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::TAPS * S::STEPS; i++) {
-            uint64_t a = moved(weights, (uint32_t)(i / 4 * PANEL + i % 4 * 32) / BRICK);
+            uint64_t a = descriptor_beyond(weights, i / 4 * PANEL + i % 4 * 32);
             uint64_t b = cells((slot + i / S::STEPS) % SLOTS, i % S::STEPS);
             if constexpr (S::BYTES)
                 wgmma_bytes<int8_t, typename S::T>(sum, a, b, i > 0);

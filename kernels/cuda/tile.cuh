@@ -4,10 +4,10 @@
  * one launch: wgmma, and tensor copies for everything that is large, results and residuals too.
  * docs/kernels.md has a drawing.
  *
- * A block has two warpgroups that multiply and a third whose warps each have one thread that loads.
- * What is multiplied is bytes by bytes, so that memory is the limit of most layers: results go out
- * and residuals come in by tensor copies, tiles ahead of their use. A residual is loaded into the
- * very slot of shared memory that takes the result.
+ * A block has two warpgroups that multiply, or up to four, and one more, whose warps each have one
+ * thread that loads. What is multiplied is bytes by bytes, so that memory is the limit of most
+ * layers: results go out and residuals come in by tensor copies, tiles ahead of their use. A
+ * residual is loaded into the very slot of shared memory that takes the result.
  *
  *   shared    the warpgroups share a tile of 128 rows and a ring of stages with x's and the
  *             weights' lines: for much depth

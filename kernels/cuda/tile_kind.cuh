@@ -29,10 +29,10 @@ struct job {
     const float *most;                 /* no sum of the first source is above it, in these units */
     float residual_step, low, high;
     uint32_t residual_turn, turn; /* the highest bits of four bytes of U8 */
+    uint32_t cut;                 /* of integers: all bits if negative results are 0 */
     bool residual, limited;       /* limited: by `low` or `high`; integers: not by `cut` alone */
     int func;                     /* enum ir_unary, and all below: of real numbers */
     float alpha, to, zero;        /* zero: of integers */
-    uint32_t cut;                 /* of integers: all bits if negative results are 0 */
     bool late, bent, bf16;        /* bent: needs the long code; bf16: else f16, of wide results */
 };
 

@@ -27,7 +27,7 @@ struct split_job : job {
 template <class K> struct split_operands {
     static constexpr int FOURS = split::LANE / 4;
     float4 scale[FOURS], bias[FOURS];
-    uint2 z[FOURS];           /* y: of wide ones */
+    uint2 z[FOURS];           /* 0 without a residual; y: of wide ones */
     int32_t sum[split::LANE]; /* or floats as they lie */
     bool there;
     __device__ __forceinline__ split_operands(const split_job &j, int row, int column)
