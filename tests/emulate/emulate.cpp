@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <vector>
 
 #include <sys/mman.h>
@@ -43,7 +44,7 @@ enum {
     TOGETHER_MAX = 132,
     CLUSTER_MAX = 8
 };
-enum { SHARED_SKEW = 16, SHARED_ALIGN = 1024, LANDS_ONE_IN = 8 };
+enum { SHARED_SKEW = 16, SHARED_ALIGN = 1024, LANDS_ONE_IN = 8, HELD_ROUNDS = 16 };
 
 struct copy {
     char *to;
@@ -168,6 +169,8 @@ struct block {
     bool backwards;
     int polls; /* rounds in which threads did nothing but ask again */
     unsigned rounds;
+    unsigned passes;
+    int held; /* the warp that is left behind; -1: none */
     std::vector<thread> thread_of;
     std::vector<fiber *> fibers;
     std::vector<int> idle; /* fibers without a thread */
@@ -335,15 +338,30 @@ int idle_fiber(void)
     return (int)now.fibers.size() - 1;
 }
 
+/* Of kernels that use what is in hopper.h, a warp is left behind now and then, until the others do
+ * nothing but wait: whatever they may do only after it, they would do too early. */
+void hold_another(void)
+{
+    static std::minstd_rand randomly(1);
+    int warps = now.threads / WARP;
+    bool async = false;
+    for (const hall &h : now.halls)
+        async = async || h.async;
+    now.held = async && warps > 1 && randomly() % 2 ? (int)(randomly() % (unsigned)warps) : -1;
+}
+
 /* Makes one pass over all threads; threads that have not been started come last. Returns false if
  * no thread could go on, or if for long none has done anything but ask again. */
 bool round_of(void)
 {
     bool moved = false, polling = true;
+    if (now.passes++ % HELD_ROUNDS == 0)
+        hold_another();
     for (int i = 0; i < now.threads; i++) {
         int t = now.backwards ? now.threads - 1 - i : i;
         thread *it = &now.thread_of[(size_t)t];
-        if (it->fiber < 0 || it->over || (it->waits && *it->seen == it->last))
+        if (it->fiber < 0 || it->over || t / WARP == now.held ||
+            (it->waits && *it->seen == it->last))
             continue;
         moved = true;
         it->polls = false;
@@ -361,6 +379,11 @@ bool round_of(void)
                 moved = true;
                 polling = false;
             }
+    if (now.held >= 0 && (!moved || polling)) {
+        now.held = -1;
+        moved = true;
+        polling = false;
+    }
     if (!moved && now.may < now.threads) {
         now.may += now.each;
         moved = true;
@@ -402,6 +425,7 @@ void run_blocks(int blocks, size_t shared)
     now.each = (int)(blockDim.x * blockDim.y * blockDim.z);
     now.threads = now.left = blocks * now.each;
     now.next = now.polls = now.cluster_arrived = 0;
+    now.held = -1;
     now.cluster_round = 0;
     now.may = now.cluster ? now.each : now.threads;
     now.thread_of.assign((size_t)now.threads, thread());
