@@ -21,12 +21,14 @@ enum variant {           /* stored in plans */
                WIDE = 1, /* depthwise, as kernel_depthwise numbers them */
                NARROW = 2,
                ANY = 3,
+               STRIP = 4, /* kernel_depthwise_strip */
                DIRECT = 8,
 };
 
 static const char *const names[] = {[WIDE] = "depthwise 4 columns",
                                     [NARROW] = "depthwise 2 columns",
                                     [ANY] = "depthwise any window",
+                                    [STRIP] = "depthwise strips",
                                     [DIRECT] = "direct"};
 
 /* At most so many products for the direct kernel where a library surely does the node, too. */
@@ -129,6 +131,9 @@ static cudaError_t call_kernel(const struct kernel_call *call, enum variant vari
         return kernel_conv_direct(call, &c->window, (int32_t)c->groups, c->transposed, &c->x,
                                   weights, bias, &c->y, &c->epilogue);
     const struct conv two = c->window.spatial == 1 ? with_height(c) : *c;
+    if (variant == STRIP)
+        return kernel_depthwise_strip(call, &two.window, &two.x, weights, bias, &two.y,
+                                      &two.epilogue);
     return kernel_depthwise(call, &two.window, &two.x, weights, bias, &two.y, &two.epilogue);
 }
 
@@ -201,6 +206,7 @@ static bool is_worth_it(enum variant variant, enum ir_layout layout, const struc
     case WIDE:
         return layout == IR_LAYOUT_CHANNELS_LAST && is_usual(c) && is_range(&c->epilogue);
     case NARROW:
+    case STRIP:
         return layout == IR_LAYOUT_CHANNELS_LAST && is_usual(c);
     default:
         return layout == IR_LAYOUT_CHANNELS_LAST && !is_usual(c);
@@ -255,9 +261,9 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         enum variant variant;
         enum ir_layout layout;
     } ways[] = {
-        {WIDE, IR_LAYOUT_CHANNELS_LAST}, {NARROW, IR_LAYOUT_CHANNELS_LAST},
-        {ANY, IR_LAYOUT_CHANNELS_LAST},  {DIRECT, IR_LAYOUT_CHANNELS_LAST},
-        {DIRECT, IR_LAYOUT_PLAIN},
+        {STRIP, IR_LAYOUT_CHANNELS_LAST},  {WIDE, IR_LAYOUT_CHANNELS_LAST},
+        {NARROW, IR_LAYOUT_CHANNELS_LAST}, {ANY, IR_LAYOUT_CHANNELS_LAST},
+        {DIRECT, IR_LAYOUT_CHANNELS_LAST}, {DIRECT, IR_LAYOUT_PLAIN},
     };
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
@@ -268,7 +274,8 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
             if (!read_conv(graph, node, dtypes[d], ways[i].layout, &c))
                 continue;
             /* The first candidate is taken without timing: WIDE only for large images. */
-            const struct way way = ways[i < 2 && !is_large(device, &c) ? 1 - i : i];
+            bool swapped = (i == 1 || i == 2) && !is_large(device, &c);
+            const struct way way = ways[swapped ? 3 - i : i];
             struct kernel_call call = own_call_dry(device, (int32_t)way.variant);
             if (!is_worth_it(way.variant, way.layout, &c) ||
                 !make_tactic(graph, node, dtypes[d], way.variant, way.layout, &c, &tactic) ||
@@ -368,7 +375,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     enum ir_layout layout = tactic->n_in > 1 ? tactic->in[0].format.layout : IR_LAYOUT_OPAQUE;
     struct kernel_call call = own_call_dry(stream->device, (int32_t)made.variant);
     struct tactic want;
-    if ((made.variant != DIRECT && (uint32_t)made.variant - WIDE > ANY - WIDE) ||
+    if ((made.variant != DIRECT && (uint32_t)made.variant - WIDE > STRIP - WIDE) ||
         (layout != IR_LAYOUT_CHANNELS_LAST && layout != IR_LAYOUT_PLAIN) ||
         !read_conv(graph, node, DTYPE_NONE, layout, &made.conv) ||
         !make_tactic(graph, node, DTYPE_NONE, made.variant, layout, &made.conv, &want) ||

@@ -55,7 +55,8 @@ bool hopper_tensor_fits(const struct hopper_tensor *t)
 {
     int line = line_of(t);
     bool fits = t->rank >= 1 && t->rank <= HOPPER_RANK_MAX && (t->dim[0] == 1 || t->stride[0] == 1);
-    fits = fits && (line == 32 || line == 64 || line == 128) && (uintptr_t)t->data % ALIGN == 0;
+    fits = fits && (t->plain ? line % ALIGN == 0 : line == 32 || line == 64 || line == 128) &&
+           (uintptr_t)t->data % ALIGN == 0;
     for (int i = 0; fits && i < t->rank; i++)
         fits = t->dim[i] >= 1 && t->dim[i] <= DIM_MAX && t->box[i] >= 1 && t->box[i] <= BOX_MAX;
     for (int i = 1; fits && i < t->rank; i++)
@@ -71,7 +72,7 @@ cudaError_t hopper_map(const struct hopper_tensor *t, CUtensorMap *out)
     for (int i = 1; i < t->rank; i++)
         stride[i] = stride_of(t, i);
     return emulate_map(out, t->data, number_size(t->dtype), t->rank, t->dim, stride, t->box,
-                       line_of(t))
+                       t->plain ? 0 : line_of(t))
                ? cudaSuccess
                : cudaErrorInvalidValue;
 }
@@ -150,7 +151,8 @@ cudaError_t hopper_map(const struct hopper_tensor *t, CUtensorMap *out)
     }
     CUresult made = reinterpret_cast<encode_fn>(make)(
         out, type_of(t->dtype), (cuuint32_t)t->rank, const_cast<void *>(t->data), dim, stride, box,
-        step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(line_of(t)),
+        step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        t->plain ? CU_TENSOR_MAP_SWIZZLE_NONE : swizzle_of(line_of(t)),
         CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }

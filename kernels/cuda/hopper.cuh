@@ -498,6 +498,26 @@ template <> __device__ __forceinline__ float2 pair_floats<bf16_t>(uint32_t word)
     return both;
 }
 
+/* Each number of x not below that of `low` and not above that of `high`; NaN stays. */
+template <class T>
+__device__ __forceinline__ uint32_t pair_within(uint32_t x, uint32_t low, uint32_t high)
+{
+#ifdef INFERD_EMULATE
+    float2 v = pair_floats<T>(x), l = pair_floats<T>(low), h = pair_floats<T>(high);
+    v.x = v.x < l.x ? l.x : v.x > h.x ? h.x : v.x;
+    v.y = v.y < l.y ? l.y : v.y > h.y ? h.y : v.y;
+    return pair_of<T>(v.x, v.y);
+#else
+    if constexpr (number_of<T>::dtype == DTYPE_F16)
+        asm("max.NaN.f16x2 %0, %0, %1;\nmin.NaN.f16x2 %0, %0, %2;" : "+r"(x) : "r"(low), "r"(high));
+    else
+        asm("max.NaN.bf16x2 %0, %0, %1;\nmin.NaN.bf16x2 %0, %0, %2;"
+            : "+r"(x)
+            : "r"(low), "r"(high));
+    return x;
+#endif
+}
+
 /* Over the four lanes that share a row of a product's result. */
 __device__ __forceinline__ float quad_max(float v)
 {

@@ -8,13 +8,15 @@
 enum { HOPPER_RANK_MAX = 5 };
 
 /* A tensor and the box of it that one copy moves; the innermost dim first. A line of the box
- * (box[0] elements) is as long as the swizzle, 32, 64 or 128 bytes. */
+ * (box[0] elements) is as long as the swizzle, 32, 64 or 128 bytes; a plain one has no swizzle and
+ * lines of any multiple of 16 bytes. */
 struct hopper_tensor {
     const void *data;
     int32_t dtype, rank;
     int64_t dim[HOPPER_RANK_MAX];
     int64_t stride[HOPPER_RANK_MAX]; /* elements; of dim 0: 1 */
     int32_t box[HOPPER_RANK_MAX];
+    bool plain;
 };
 
 /* Whether tensor copies can do it: strides of multiples of 16 bytes, and so on. Does not look at

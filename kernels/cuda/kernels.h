@@ -169,6 +169,14 @@ cudaError_t kernel_depthwise(const struct kernel_call *call, const struct kernel
                              const struct kernel_view *x, const void *weights, const float *bias,
                              const struct kernel_view *y, const struct kernel_epilogue *epilogue);
 
+/* The same on Hopper in 16 bits, by tensor copies: windows of 3x3 and 5x5, steps of 1 and 2,
+ * channels in multiples of 8; behind it nothing, ReLU, clipping, swish or hard swish. */
+cudaError_t kernel_depthwise_strip(const struct kernel_call *call,
+                                   const struct kernel_window *window, const struct kernel_view *x,
+                                   const void *weights, const float *bias,
+                                   const struct kernel_view *y,
+                                   const struct kernel_epilogue *epilogue);
+
 /* Any convolution, slowly: for nodes that nothing else does. Weights [M, C/g, k..] in x's type, or
  * [C, M/g, k..] if it is transposed; bias [M] fp32 or NULL. */
 cudaError_t kernel_conv_direct(const struct kernel_call *call, const struct kernel_window *window,

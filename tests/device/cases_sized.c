@@ -63,6 +63,29 @@ static bool sized_depthwise_2(struct ir_graph *g, uint64_t *random, int64_t batc
            add_unary(g, IR_UNARY_CLIP, 0, 6);
 }
 
+static bool sized_depthwise_wide(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 32, 32, 112, 3, 1, 32) && add_unary(g, IR_UNARY_CLIP, 0, 6);
+}
+
+static bool sized_depthwise_5(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 240, 240, 28, 5, 1, 240) &&
+           add_unary(g, IR_UNARY_SWISH, 1, 0);
+}
+
+static bool sized_depthwise_5_2(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 144, 144, 56, 5, 2, 144) &&
+           add_unary(g, IR_UNARY_SWISH, 1, 0);
+}
+
+static bool sized_depthwise_small(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_conv(g, random, batch, 960, 960, 7, 3, 1, 960) &&
+           add_unary(g, IR_UNARY_CLIP, 0, 6);
+}
+
 static bool sized_pooling(struct ir_graph *g, enum ir_pool func, struct shape x, int64_t k,
                           int64_t stride, int64_t pad)
 {
@@ -263,6 +286,10 @@ const struct case_sized case_sizes[] = {
     {"layer 64x64 + relu", sized_layer, 2 * 64.0 * 64},
     {"depthwise 3x3 144 @56 + clip", sized_depthwise, 0},
     {"depthwise 3x3/2 144 @56 + clip", sized_depthwise_2, 0},
+    {"depthwise 3x3 32 @112 + clip", sized_depthwise_wide, 0},
+    {"depthwise 3x3 960 @7 + clip", sized_depthwise_small, 0},
+    {"depthwise 5x5 240 @28 + swish", sized_depthwise_5, 0},
+    {"depthwise 5x5/2 144 @56 + swish", sized_depthwise_5_2, 0},
     {"max pool 3x3/2 64 @112", sized_pool, 0},
     {"bilinear resize 256 @32 x4", sized_resize, 0},
     {"group norm 32 of 320 @64", sized_group_norm, 0},

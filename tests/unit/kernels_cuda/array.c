@@ -34,17 +34,6 @@ size_t array_count(const struct array *array)
     return n;
 }
 
-bool array_f16_is_near(const struct array *array)
-{
-    for (size_t i = 0; i < array_count(array); i++) {
-        float got = f16_to_f32(((const uint16_t *)array->view.data)[i]);
-        float want = array_values(array)[i];
-        if (!(fabsf(got - want) <= 0.01F * fmaxf(1, fabsf(want))))
-            return false;
-    }
-    return true;
-}
-
 struct array array_new(enum dtype dtype, int rank, const int64_t *dims, const int *order,
                        float scale)
 {
@@ -106,6 +95,26 @@ void array_poison(const struct array *array)
     memset(array->view.data, 0xff, array_count(array) * dtype_size((enum dtype)array->view.dtype));
 }
 
+/* What memory holds of element i. */
+static float value_at(const struct array *array, size_t i)
+{
+    float got = 0;
+    struct tensor_view from = element(array, i), to = view_scalar(DTYPE_F32, &got);
+    ref_cast(&from, &to);
+    return got;
+}
+
+bool array_f16_is_near(const struct array *array)
+{
+    for (size_t i = 0; i < array_count(array); i++) {
+        float got = value_at(array, i);
+        float want = array_values(array)[i];
+        if (!(fabsf(got - want) <= 0.01F * fmaxf(1, fabsf(want))))
+            return false;
+    }
+    return true;
+}
+
 void array_check(const struct array *array, double tolerance, const char *what)
 {
     const float *want = array->dense.data;
@@ -114,9 +123,7 @@ void array_check(const struct array *array, double tolerance, const char *what)
                   : array->view.dtype == DTYPE_BF16 ? 0x1p-7
                                                     : 0;
     for (size_t i = 0; i < n; i++) {
-        float got = 0;
-        struct tensor_view from = element(array, i), to = view_scalar(DTYPE_F32, &got);
-        ref_cast(&from, &to);
+        float got = value_at(array, i);
         if (isnan(want[i]) ? isnan(got) : got == want[i])
             continue;
         double size = fabs((double)want[i]), bound = unit * size + tolerance * fmax(1, size);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Depthwise and direct convolutions against the reference, on random windows and shapes. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/cpu/ref.h"
 #include "tests/unit/kernels_cuda/array.h"
+#include "tests/unit/kernels_cuda/left_out.h"
 
-enum epilogue { NONE, RELU, CLIP, RESIDUAL_RELU, SCALE, EPILOGUES };
+enum epilogue { NONE, RELU, CLIP, SWISH, RESIDUAL_RELU, SCALE, EPILOGUES };
 
 struct conv_case {
     enum dtype dtype;
@@ -79,6 +81,8 @@ static float finish(const struct conv_case *c, const struct world *t, float v, s
         return v < 0 ? 0 : v;
     case CLIP:
         return v < -0.25F ? -0.25F : v > 0.5F ? 0.5F : v;
+    case SWISH:
+        return v / (1 + expf(-v));
     case RESIDUAL_RELU:
         v += array_values(&t->residual)[i];
         return v < 0 ? 0 : v;
@@ -104,6 +108,8 @@ static void set_epilogue(const struct conv_case *c, struct world *t)
             (struct kernel_step){.binary = 1, .func = IR_BINARY_MUL, .operand = scale};
     if (c->epilogue == RELU || c->epilogue == RESIDUAL_RELU)
         e->step[e->n++] = (struct kernel_step){.func = IR_UNARY_RELU};
+    if (c->epilogue == SWISH)
+        e->step[e->n++] = (struct kernel_step){.func = IR_UNARY_SWISH, .alpha = 1};
     if (c->epilogue == CLIP)
         e->step[e->n++] =
             (struct kernel_step){.func = IR_UNARY_CLIP, .alpha = -0.25F, .beta = 0.5F};
@@ -179,6 +185,41 @@ static void check_depthwise(const struct conv_case *c)
     world_deinit(&t);
 }
 
+/* Kernels of Hopper: what they must take, and the right result. */
+static int strip_run(const struct conv_case *c, const struct kernel_call *call, struct world *t,
+                     struct array *w, const char *what)
+{
+    struct kernel_call dry = *call;
+    const float *bias = c->biased ? t->bias : NULL;
+    dry.dry = true;
+    array_poison(&t->y);
+    cudaError_t may = kernel_depthwise_strip(&dry, &t->window, &t->x.view, w->view.data, bias,
+                                             &t->y.view, &t->epilogue);
+    cudaError_t did = kernel_depthwise_strip(call, &t->window, &t->x.view, w->view.data, bias,
+                                             &t->y.view, &t->epilogue);
+    if (may != did)
+        fail_msg("%s: dry %d, launched %d", what, (int)may, (int)did);
+    return (int)did;
+}
+
+static void check_strip(const struct conv_case *c, int multiprocessors)
+{
+    struct kernel_call call = {.multiprocessors = multiprocessors, .capability = 90};
+    struct world t;
+    char what[400];
+    case_text(c, what, sizeof(what));
+    world_init(c, &t);
+    struct array w = packed(c, &t);
+    bool binary = c->epilogue == RESIDUAL_RELU || c->epilogue == SCALE;
+    int code = strip_run(c, &call, &t, &w, what);
+    if (code != (binary ? cudaErrorNotSupported : cudaSuccess))
+        fail_msg("%s: launched %d", what, code);
+    if (!binary)
+        array_check(&t.y, tolerance(c->dtype), what);
+    array_free(&w);
+    world_deinit(&t);
+}
+
 static void check_direct(const struct conv_case *c)
 {
     struct world t;
@@ -242,6 +283,102 @@ static void test_depthwise_of_usual_windows(void **state UNUSED)
         }
         check_depthwise(&c);
     }
+}
+
+/* Windows, steps, functions, and images of one tile, of several, and of several strips; many blocks
+ * and few. */
+static void test_strips(void **state UNUSED)
+{
+    static const int sizes[][2] = {{7, 7}, {14, 14}, {1, 1}, {5, 30}, {20, 9}, {3, 120}, {40, 57}};
+    for (int i = 0; i < 112; i++) {
+        struct conv_case c = draw_case(i, 2);
+        const int *size = sizes[i % 7];
+        c.dtype = dtypes[i % 2];
+        c.n = draw(1, 5);
+        c.c = c.m = c.groups = 8 * draw(1, 9);
+        c.last = true;
+        for (int d = 0; d < 2; d++) {
+            c.kernel[d] = 3 + i / 2 % 2 * 2;
+            c.stride[d] = 1 + i / 4 % 2;
+            c.dilation[d] = 1;
+            c.size[d] = size[d];
+            while (out_size(&c, d) < 1)
+                c.pad[d]++;
+        }
+        check_strip(&c, i % 3 ? 132 : 1);
+    }
+}
+
+static void test_strips_refuse_what_they_do_not_do(void **state UNUSED)
+{
+    const struct conv_case good = {.dtype = DTYPE_F16,
+                                   .rank = 2,
+                                   .n = 1,
+                                   .c = 8,
+                                   .m = 8,
+                                   .groups = 8,
+                                   .size = {9, 9},
+                                   .kernel = {3, 3},
+                                   .stride = {1, 1},
+                                   .dilation = {1, 1},
+                                   .last = true};
+    struct conv_case bad[6] = {good, good, good, good, good, good};
+    bad[0].dtype = DTYPE_F32;
+    bad[1].c = bad[1].m = bad[1].groups = 12;
+    bad[2].kernel[0] = 5;
+    bad[3].stride[0] = bad[3].stride[1] = 3;
+    bad[4].dilation[1] = 2;
+    bad[5].last = false;
+    for (int i = -1; i < 7; i++) {
+        const struct conv_case *c = i < 0 || i > 5 ? &good : &bad[i];
+        struct kernel_call call = {.multiprocessors = 132, .capability = i == 6 ? 80 : 90};
+        struct world t;
+        world_init(c, &t);
+        struct array w = packed(c, &t);
+        assert_int_equal(strip_run(c, &call, &t, &w, "refused"),
+                         i < 0 ? cudaSuccess : cudaErrorNotSupported);
+        array_free(&w);
+        world_deinit(&t);
+    }
+}
+
+struct left_out_case {
+    const struct conv_case *c;
+    struct world t;
+    struct array w;
+};
+
+static int run_left_out(const void *user)
+{
+    const struct left_out_case *k = user;
+    struct left_out_case now = *k;
+    struct kernel_call call = {.multiprocessors = 1, .capability = 90};
+    strip_run(k->c, &call, &now.t, &now.w, "left out");
+    return array_f16_is_near(&now.t.y) ? 0 : 1;
+}
+
+static void test_left_out(void **state UNUSED)
+{
+    const struct conv_case c = {.dtype = DTYPE_F16,
+                                .rank = 2,
+                                .n = 3,
+                                .c = 40,
+                                .m = 40,
+                                .groups = 40,
+                                .size = {40, 20},
+                                .kernel = {3, 3},
+                                .stride = {1, 1},
+                                .dilation = {1, 1},
+                                .pad = {1, 1},
+                                .pad_end = {1, 1},
+                                .last = true,
+                                .biased = true};
+    struct left_out_case k = {.c = &c};
+    world_init(&c, &k.t);
+    k.w = packed(&c, &k.t);
+    assert_true(left_out_all("strip", run_left_out, &k) >= 4);
+    array_free(&k.w);
+    world_deinit(&k.t);
 }
 
 /* Far more rows and columns than a block has. */
@@ -344,10 +481,13 @@ static void test_direct_does_every_transposed_convolution(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
         cmocka_unit_test(test_depthwise_of_any_window),
         cmocka_unit_test(test_depthwise_of_usual_windows),
         cmocka_unit_test(test_depthwise_of_large_images),
         cmocka_unit_test(test_depthwise_refuses_what_it_does_not_do),
+        cmocka_unit_test(test_strips),
+        cmocka_unit_test(test_strips_refuse_what_they_do_not_do),
         cmocka_unit_test(test_direct_does_every_convolution),
         cmocka_unit_test(test_direct_does_every_transposed_convolution),
     };
