@@ -113,10 +113,10 @@ static int64_t classes_of(const struct head *h)
 }
 
 /* The columns of each row that DIRECT's products leave out, before the first aligned one or at the
- * end. */
+ * end: cuBLASLt's kernels for Hopper want multiples of LANES. */
 static int64_t left_columns(const struct head *h)
 {
-    return row_step(h) == 1 ? 0 : lanes_of(h->y) - 1;
+    return row_step(h) == 1 ? 0 : h->n - (h->n - lanes_of(h->y) + 1) / LANES * LANES;
 }
 
 /* The first column of a row that is aligned. */

@@ -6,10 +6,11 @@
  * read by tensor copies. Refused: loops around a product, and what is more than a bias, a residual
  * and one activation.
  *
- * The rows that divide the depth among blocks are always offered; the others only if the
- * environment has INFERD_OWN_MATMUL, since on an H200 cuBLASLt's were quicker wherever they were
- * timed (docs/performance.md). A plan that has them runs without that. The sum of two convolutions
- * (CONV_PAIR), for which libraries have no kernel, is offered all rows.
+ * The rows that divide the depth among blocks are always offered, and those that store FP32 where
+ * that is wanted; the others only if the environment has INFERD_OWN_MATMUL, since on an H200
+ * cuBLASLt's were quicker wherever they were timed (docs/performance.md). A plan that has them runs
+ * without that. The sum of two convolutions (CONV_PAIR), for which libraries have no kernel, is
+ * offered all rows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +37,8 @@ static const char *const names[] = {
 };
 _Static_assert(ARRAY_LEN(names) == KERNEL_MATMUL_VARIANTS, "each row of the kernel's table");
 
-/* The first row that divides the depth. */
-enum { FIRST_SPLIT = 8 };
+/* The first row whose two tiles are apart, and the first that divides the depth. */
+enum { FIRST_APART = 4, FIRST_SPLIT = 8 };
 
 static const struct lt_kind *kind_of(const struct ir_node *node)
 {
@@ -223,14 +224,11 @@ static enum status visit_one(struct cuda_device *device, const struct ir_graph *
     return visit(user, &tactic, err);
 }
 
-/* Products of few rows may write FP32 themselves: what a model gives is often such a one's, and a
- * conversion behind it is one more launch. */
-static bool may_be_wide(const struct ir_graph *graph, const struct ir_node *node,
-                        const struct kernel_matmul *p)
+/* Products may write FP32 themselves: what a model gives is often such a one's, and a conversion
+ * behind it is one more launch. */
+static bool may_be_wide(const struct ir_graph *graph, const struct ir_node *node)
 {
-    enum { ROWS_MAX = 512 };
-    return node->op == IR_OP_MATMUL && p->rows <= ROWS_MAX &&
-           ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32;
+    return node->op == IR_OP_MATMUL && ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32;
 }
 
 /* Of the rows that divide the depth, the one to take without timing: tiles of 64 columns, or of 32
@@ -270,6 +268,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
 {
+    enum { FEW_ROWS = 512 }; /* others store FP32 while they multiply, which tiles apart do */
     enum dtype dtypes[3];
     bool all = node->op == IR_OP_CONV_PAIR || are_all_asked_for();
     int32_t first = all ? 1 : FIRST_SPLIT;
@@ -280,10 +279,11 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
             continue;
         TRY(visit_rows(device, graph, node, &op, dtypes[i], first, KERNEL_MATMUL_VARIANTS + 1,
                        visit, user, err));
-        op.matmul.wide = may_be_wide(graph, node, &op.matmul);
+        op.matmul.wide = may_be_wide(graph, node);
         if (op.matmul.wide)
-            TRY(visit_rows(device, graph, node, &op, dtypes[i], FIRST_SPLIT, KERNEL_MATMUL_PATCH,
-                           visit, user, err));
+            TRY(visit_rows(device, graph, node, &op, dtypes[i],
+                           op.matmul.rows > FEW_ROWS ? FIRST_APART : FIRST_SPLIT,
+                           KERNEL_MATMUL_PATCH, visit, user, err));
     }
     return STATUS_OK;
 }

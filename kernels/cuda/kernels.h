@@ -265,7 +265,7 @@ cudaError_t kernel_product_bytes(const struct kernel_call *call, const struct ke
 /* The columns of a product that begin or end its rows, where the others are done by a library that
  * writes 16 aligned bytes at a time: in row r the first ones, as many as there are before the
  * first column c for which (r * cols + c) of y's elements are whole 16 bytes, and of the last ones
- * as many as are missing to `left`, which is one less than 16 bytes hold, or 0. */
+ * as many as are missing to `left`: from one less than 16 bytes hold to 7 more, or 0. */
 struct kernel_edges {
     int64_t rows, cols, depth, left;
     float alpha;
@@ -316,7 +316,7 @@ struct kernel_matmul {
     } second;
     int32_t dtype, func;
     float scale, alpha;
-    bool late, wide; /* wide: y is FP32, which only rows that divide the depth write */
+    bool late, wide; /* wide: y is FP32, which rows that are apart or divide the depth write */
     const void *a, *b, *bias, *residual; /* bias and residual may be NULL */
     void *y;
 };

@@ -243,6 +243,103 @@ __device__ __forceinline__ void finish(const job &j, const float (&sum)[S::COLUM
                       up * LANE);
 }
 
+/* --- results of FP32 --- */
+
+/* Rows of FP32 may have an odd number of columns, and begin at any address then; stores of single
+ * numbers would take longer than the products. So a thread stores the 8 numbers from its first one
+ * on that begins 16 bytes: its own, and up to three of the next thread's, or of the next part's,
+ * which the last thread of a row gets from the first one. What is in front of the tile's first 16
+ * bytes, and behind its last ones, is stored by itself. */
+
+__device__ __forceinline__ void put_four(float *to, int left, const float *v)
+{
+    if (left >= 4) {
+        *reinterpret_cast<float4 *>(to) = make_float4(v[0], v[1], v[2], v[3]);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 3; i++)
+        if (i < left)
+            to[i] = v[i];
+}
+
+constexpr int BESIDE = 3;
+
+/* One of a thread's two rows of a part. `next`: this thread's first numbers of the next part, which
+ * are replaced by those of this one. `end`: where the tile's columns end. */
+__device__ __forceinline__ void put_row(const job &j, const float (&v)[LANE], float (&next)[BESIDE],
+                                        bool first, int row, int column, int end)
+{
+    const int thread = (int)threadIdx.x % 4;
+    float t[LANE + BESIDE];
+#pragma unroll
+    for (int i = 0; i < LANE; i++)
+        t[i] = v[i];
+#pragma unroll
+    for (int i = 0; i < BESIDE; i++) {
+        t[LANE + i] = __shfl_sync(UINT32_MAX, thread ? t[i] : next[i],
+                                  (int)threadIdx.x % 32 - thread + (thread + 1) % 4);
+        next[i] = t[i];
+    }
+    if (row >= j.rows)
+        return;
+    float *to = static_cast<float *>(j.y) + (int64_t)row * j.cols + column;
+    const int skip = (int)(-(reinterpret_cast<uintptr_t>(to) / sizeof(float)) % 4);
+    if (first && thread == 0)
+        put_four(to, min(skip, end - column), t);
+#pragma unroll
+    for (int i = 0; i < LANE + BESIDE - 1; i++)
+        t[i] = skip & 1 ? t[i + 1] : t[i];
+#pragma unroll
+    for (int i = 0; i < LANE; i++)
+        t[i] = skip & 2 ? t[i + 2] : t[i];
+    put_four(to + skip, end - column - skip, t);
+    put_four(to + skip + 4, end - column - skip - 4, t + 4);
+}
+
+/* A row's numbers of a part: `sum` are all of a thread's. */
+template <class S>
+__device__ __forceinline__ void wide_row(const job &j, const float (&sum)[S::COLUMNS / 2], int part,
+                                         int up, int row, int column, float (&v)[LANE])
+{
+    typedef typename S::T T;
+    const int left = row < j.rows ? j.cols - column : 0;
+    float z[LANE] = {}, bias[LANE] = {};
+    if (j.bias && left > 0)
+        unpack<T>(fetch<any_results>(j.bias, column, left, j.whole), bias);
+    if (j.residual && left > 0)
+        unpack<T>(fetch<any_results>(j.residual, (int64_t)row * j.cols + column, left, j.whole), z);
+#pragma unroll
+    for (int i = 0; i < LANE; i++)
+        v[i] = fmaf(sum[4 * (4 * part + i / 2) + 2 * up + i % 2], j.scale, bias[i]) +
+               (j.late ? 0 : z[i]);
+    activate::values(j.func, j.alpha, v);
+#pragma unroll
+    for (int i = 0; i < LANE; i++)
+        v[i] += j.late ? z[i] : 0;
+}
+
+/* The last part comes first: the others need numbers of the part behind them. `from`: the tile's
+ * first column. */
+template <class S>
+__device__ __forceinline__ void put_wide(const job &j, const float (&sum)[S::COLUMNS / 2], int from,
+                                         int row, int column)
+{
+    const int end = min(from + S::COLUMNS, j.cols);
+    float next[2][BESIDE] = {};
+#pragma unroll
+    for (int i = S::PARTS - 1; i >= 0; i--) {
+        if (from + i * PART >= end)
+            continue;
+#pragma unroll
+        for (int up = 0; up < 2; up++) {
+            float v[LANE];
+            wide_row<S>(j, sum, i, up, row + 8 * up, column + i * PART, v);
+            put_row(j, v, next[up], i == 0, row + 8 * up, column + i * PART, end);
+        }
+    }
+}
+
 /* --- a consumer --- */
 
 template <class S> struct consumer {
@@ -358,6 +455,13 @@ template <class S> struct consumer {
     __device__ __forceinline__ void store(const float (&sum)[S::SLABS][S::COLUMNS / 2], int first,
                                           int row, int column)
     {
+        if constexpr (S::APART)
+            if (j.wide) {
+#pragma unroll
+                for (int s = 0; s < S::SLABS; s++)
+                    put_wide<S>(j, sum[s], first, row + s * SLAB, column);
+                return;
+            }
         bool whole = j.whole && first + S::COLUMNS <= j.cols && !j.late;
         bool plain = j.func == IR_UNARY_IDENTITY || j.func == IR_UNARY_RELU;
         if (whole && plain && !j.residual)
@@ -478,7 +582,7 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_matmul
 {
     const int dtype = number_of<typename S::T>::dtype;
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
-    if (p.wide || !counts(p, S::TILE, S::COLUMNS))
+    if ((p.wide && !S::APART) || !counts(p, S::TILE, S::COLUMNS))
         return cudaErrorNotSupported;
     struct hopper_sources from = sources_of(p, dtype, S::TILE, S::COLUMNS);
     if (!hopper_sources_fit(&from))

@@ -282,10 +282,11 @@ int choose(const struct kernel_call *call, const struct kernel_product *p)
 
 /* --- edges --- */
 
-enum { EDGE_WARPS = 8 };
+enum { EDGE_WARPS = 8, EDGE_MORE = 7 /* columns, beyond those of an unaligned row */ };
 
 struct edges {
     int64_t rows, cols, depth;
+    int left;
     float alpha;
 };
 
@@ -294,7 +295,8 @@ __global__ void __launch_bounds__(EDGE_WARPS *KERNEL_WARP)
     product_edges(const struct edges e, const TX *__restrict__ x, const TX *__restrict__ w,
                   const TY *__restrict__ bias, TY *y)
 {
-    const int LANES = 16 / (int)sizeof(TY), LEFT = LANES - 1, V = 16 / (int)sizeof(TX);
+    const int LANES = 16 / (int)sizeof(TY), LEFT = LANES - 1 + EDGE_MORE;
+    const int V = 16 / (int)sizeof(TX);
     int64_t row = (int64_t)blockIdx.x * EDGE_WARPS + threadIdx.x / KERNEL_WARP;
     int lane = (int)threadIdx.x % KERNEL_WARP;
     if (row >= e.rows)
@@ -306,7 +308,9 @@ __global__ void __launch_bounds__(EDGE_WARPS *KERNEL_WARP)
         vector_read<V>(x + row * e.depth + k, a);
 #pragma unroll
         for (int i = 0; i < LEFT; i++) {
-            int64_t col = i < first ? i : e.cols - LEFT + i;
+            if (i >= e.left)
+                break;
+            int64_t col = i < first ? i : e.cols - e.left + i;
             vector_read<V>(w + col * e.depth + k, b);
 #pragma unroll
             for (int j = 0; j < V; j++)
@@ -315,7 +319,9 @@ __global__ void __launch_bounds__(EDGE_WARPS *KERNEL_WARP)
     }
 #pragma unroll
     for (int i = 0; i < LEFT; i++) {
-        int64_t col = i < first ? i : e.cols - LEFT + i;
+        if (i >= e.left)
+            break;
+        int64_t col = i < first ? i : e.cols - e.left + i;
         float sum = reduce_warp(sums[i], reduce_sum());
         if (lane == 0)
             y[row * e.cols + col] =
@@ -327,10 +333,11 @@ template <class TX, class TY>
 cudaError_t launch_edges(const struct kernel_call *call, const struct kernel_edges *from,
                          const void *x, const void *w, const void *bias, void *y)
 {
-    const struct edges e = {from->rows, from->cols, from->depth, from->alpha};
+    const struct edges e = {from->rows, from->cols, from->depth, (int)from->left, from->alpha};
+    const int64_t lanes = 16 / (int64_t)sizeof(TY);
     int64_t blocks = kernel_ceil_div(e.rows, EDGE_WARPS);
     if (e.depth % (16 / (int64_t)sizeof(TX)) != 0 || blocks > INT32_MAX ||
-        (from->left && from->left != 16 / (int64_t)sizeof(TY) - 1))
+        (from->left && (from->left < lanes - 1 || from->left > lanes - 1 + EDGE_MORE)))
         return cudaErrorNotSupported;
     if (from->left == 0)
         return cudaSuccess;

@@ -131,12 +131,14 @@ static bool shares(int variant, int64_t *columns, int64_t *blocks)
     return variant >= FIRST;
 }
 
-/* Those are for few tiles, and for a depth of as many steps of 64 as there are blocks. */
+/* Those are for few tiles, and for a depth of as many steps of 64 as there are blocks. Of the
+ * others, those from APART on write FP32. */
 static bool taken(const struct matmul_case *c, int variant, bool wide)
 {
+    enum { APART = 4 };
     int64_t columns, blocks;
     if (!shares(variant, &columns, &blocks))
-        return !wide;
+        return !wide || variant >= APART;
     return (c->depth + 63) / 64 + (c->second + 63) / 64 >= blocks &&
            (c->rows + 63) / 64 * ((c->cols + columns - 1) / columns) * blocks <= 8 * c->blocks;
 }
@@ -187,6 +189,24 @@ static void test_shapes(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         check_case(&cases[i], 1);
+}
+
+/* Results of FP32 whose rows begin at each place within 16 bytes, and end at each; of one tile and
+ * of several. */
+static void test_wide(void **state)
+{
+    (void)state;
+    static const struct matmul_case cases[] = {
+        {DTYPE_F16, 5, 1, 8, IR_UNARY_IDENTITY, false, false, false, 1, 2, 0},
+        {DTYPE_F16, 130, 257, 72, IR_UNARY_IDENTITY, false, false, false, 1, 2, 0},
+        {DTYPE_BF16, 67, 515, 72, IR_UNARY_RELU, true, true, false, 0.5F, 1, 0},
+        {DTYPE_F16, 70, 322, 136, IR_UNARY_GELU, true, true, true, 1, 2, 0},
+        {DTYPE_F16, 9, 31, 64, IR_UNARY_IDENTITY, true, false, false, 1, 2, 0},
+        {DTYPE_F16, 200, 63, 64, IR_UNARY_SWISH, true, false, false, 1, 1, 0},
+        {DTYPE_BF16, 66, 256, 64, IR_UNARY_IDENTITY, true, false, false, 1, 2, 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        check_as(&cases[i], 1, true);
 }
 
 /* Few rows and much depth, which clusters of blocks share: rows of one unit and of more than a
@@ -365,9 +385,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_out), /* first: places that have not been seen are its own */
-        cmocka_unit_test(test_shapes),      cmocka_unit_test(test_shared_depth),
-        cmocka_unit_test(test_two_sources), cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_not_finite),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_shared_depth),
+        cmocka_unit_test(test_wide),     cmocka_unit_test(test_two_sources),
+        cmocka_unit_test(test_gelu),     cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
