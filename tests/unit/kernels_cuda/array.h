@@ -7,6 +7,13 @@
 #include "kernels/cuda/kernels.h"
 #include "tests/unit/cpu/views.h"
 
+/* Of a table's variants, one in so many is run by a case: sanitizers take five times as long. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { EMULATED_SHARE = 2 };
+#else
+enum { EMULATED_SHARE = 1 };
+#endif
+
 struct array {
     struct kernel_view view;  /* 16-byte aligned; exactly the bytes of its elements */
     struct tensor_view dense; /* F32, row-major: the values in the view's memory */
