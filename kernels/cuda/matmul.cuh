@@ -263,7 +263,7 @@ __device__ __forceinline__ void put_four(float *to, int left, const float *v)
             to[i] = v[i];
 }
 
-constexpr int BESIDE = 3;
+constexpr int BESIDE = 3; /* numbers of the next thread */
 
 /* One of a thread's two rows of a part. `next`: this thread's first numbers of the next part, which
  * are replaced by those of this one. `end`: where the tile's columns end. */
