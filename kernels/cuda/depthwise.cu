@@ -245,22 +245,6 @@ template <class T, int MODE> cudaError_t launch_vectors(struct job *j)
     return fits ? launch_window<T, V, MODE>(j) : launch_any<T, 1, MODE>(j);
 }
 
-/* No epilogue, ReLU and clipping are ranges. */
-bool read_range(const struct kernel_epilogue *epilogue, struct geometry *g)
-{
-    const struct kernel_step *step = epilogue ? &epilogue->step[0] : nullptr;
-    g->low = -INFINITY;
-    g->high = INFINITY;
-    if (!epilogue || epilogue->n == 0)
-        return true;
-    if (epilogue->n != 1 || step->binary ||
-        (step->func != IR_UNARY_RELU && step->func != IR_UNARY_CLIP))
-        return false;
-    g->low = step->func == IR_UNARY_RELU ? 0.0f : step->alpha;
-    g->high = step->func == IR_UNARY_RELU ? INFINITY : step->beta;
-    return true;
-}
-
 template <class T> cudaError_t launch_type(struct job *j, bool range)
 {
     return range ? launch_vectors<T, MODE_RANGE>(j) : launch_vectors<T, MODE_ANY>(j);
@@ -418,7 +402,7 @@ cudaError_t kernel_depthwise(const struct kernel_call *call, const struct kernel
     if (x->dtype != y->dtype || !read_geometry(window, x, y, &j.g) ||
         !epilogue_make(epilogue, y, &j.e))
         return cudaErrorNotSupported;
-    bool range = read_range(epilogue, &j.g);
+    bool range = epilogue_range(epilogue, &j.g.low, &j.g.high);
     if (kernel_elements(y) == 0)
         return cudaSuccess;
     switch (x->dtype) {

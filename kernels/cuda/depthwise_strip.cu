@@ -25,8 +25,8 @@
  * and behind it nothing, a range, swish or hard swish.
  */
 #include "kernels/cuda/activate.cuh"
+#include "kernels/cuda/epilogue.cuh"
 #include "kernels/cuda/hopper_map.cuh"
-#include "kernels/cuda/math.cuh"
 
 namespace
 {
@@ -187,8 +187,8 @@ __global__ void __launch_bounds__(THREADS, warps_by_registers(K, S) * KERNEL_WAR
 {
     constexpr int UNDER_WAY = (K - 1) / S, INPUTS = (TILE - 1) * S + K;
     KERNEL_SHARED(unsigned char, raw);
-    uint64_t *full = reinterpret_cast<uint64_t *>(shared_aligned(raw)), *empty = full + SLOTS;
-    unsigned char *slabs = shared_aligned(raw) + BARRIERS;
+    unsigned char *shared = shared_aligned(raw), *slabs = shared + BARRIERS;
+    uint64_t *full = reinterpret_cast<uint64_t *>(shared), *empty = full + SLOTS;
     const struct place p = find_place(j);
     const int steps = min(j.band, j.tall - p.row) + UNDER_WAY;
     if (threadIdx.x == 0) {
@@ -261,9 +261,10 @@ __global__ void __launch_bounds__(THREADS, warps_by_registers(K, S) * KERNEL_WAR
 
 /* --- launching --- */
 
-/* What blocks are made of. */
+/* What blocks are made of, and how many there are. */
 struct cut {
     int pictures, tiles, strips, bands, band, width, slots, slab;
+    int64_t blocks;
 };
 
 int steps_of(const struct cut &c, int k, int s)
@@ -283,6 +284,9 @@ struct cut cut_of(const struct kernel_view *y, int k, int s, int pictures, int b
     c.width = (c.tiles * TILE - 1) * s + k;
     c.slab = (int)kernel_ceil_div((int64_t)pictures * s * c.width * LINE, ALIGN) * ALIGN;
     c.slots = min(max(min(ROOM / c.slab, SLOTS), SLOTS_MIN), steps_of(c, k, s));
+    /* fewer than the elements of y, which are counted in an int */
+    c.blocks = kernel_ceil_div(y->dim[0], pictures) * c.strips * c.bands *
+               kernel_ceil_div(y->dim[1], CHANNELS);
     return c;
 }
 
@@ -296,51 +300,40 @@ int warps_of(const struct cut &c)
     return (int)kernel_ceil_div((int64_t)c.tiles * c.pictures * LANES, KERNEL_WARP);
 }
 
-int64_t blocks_of(const struct cut &c, const struct kernel_view *y)
+/* Clocks that all blocks take on so many multiprocessors, about. Blocks come in waves; in one, `n`
+ * blocks share a multiprocessor. A step is so many instructions of a warp, which has one ready
+ * every fifth clock, and a multiprocessor takes four a clock. */
+double cost_of(const struct cut &c, int k, int s, int multiprocessors)
 {
-    return kernel_ceil_div(y->dim[0], c.pictures) * c.strips * c.bands *
-           kernel_ceil_div(y->dim[1], CHANNELS);
-}
-
-/* Clocks that all blocks take on so many multiprocessors, about: a step is so many instructions of
- * a warp, which has one ready every fifth clock, and a multiprocessor takes four a clock. Negative:
- * blocks of this kind do not fit. */
-double cost_of(const struct cut &c, const struct kernel_view *y, int k, int s, int multiprocessors)
-{
-    const double wait = 2500, bytes_a_clock = 20, of_a_warp = 0.22, of_all = 4;
-    int64_t shared = shared_of(c), blocks = blocks_of(c, y);
+    const double bytes_a_clock = 20, of_a_warp = 0.22, of_all = 4;
     int warps = warps_of(c), steps = steps_of(c, k, s);
-    int64_t together = min(HOPPER_SHARED_MAX / shared, (int64_t)(warps_by_registers(k, s) / warps));
-    if (c.width > 256 || c.pictures * c.tiles > TILES || together < 1 || blocks > INT32_MAX)
-        return -1;
+    int64_t together =
+        min(HOPPER_SHARED_MAX / shared_of(c), (int64_t)(warps_by_registers(k, s) / warps));
+    int64_t wave = together * multiprocessors;
     double instructions = (double)warps * steps * (k * k * TILE * 2 + 100 * s);
-    double bytes = (double)steps * c.slab / bytes_a_clock, total = 0;
-    int64_t slots = together * multiprocessors;
-    int64_t equal =
-        blocks / slots > 8 ? blocks / slots - 8 : 0; /* waves, of which all cost alike */
-    for (int64_t left = blocks - equal * slots; left > 0; left -= slots) {
-        double n = (double)(left < slots ? kernel_ceil_div(left, multiprocessors) : together);
-        double rate = fmin(n * warps * of_a_warp, of_all);
-        double one = fmax(n * instructions / rate, n * bytes);
-        one += together < 3 ? wait : 0; /* for first rows: other blocks' work hides it */
-        total += one + (left > slots * 7 ? (double)equal * one : 0);
-    }
-    return total + wait;
+    double bytes = (double)steps * c.slab / bytes_a_clock;
+    auto clocks = [&](int64_t n) {
+        double rate = fmin((double)n * warps * of_a_warp, of_all);
+        return fmax((double)n * instructions / rate, (double)n * bytes);
+    };
+    return (double)(c.blocks / wave) * clocks(together) +
+           (c.blocks % wave ? clocks(kernel_ceil_div(c.blocks % wave, multiprocessors)) : 0);
 }
 
-bool cut_best(const struct kernel_view *y, int k, int s, int multiprocessors, struct cut *out)
+struct cut cut_best(const struct kernel_view *y, int k, int s, int multiprocessors)
 {
-    double best = -1;
-    for (int pictures = 1; pictures <= TILES; pictures *= 2)
+    struct cut best = cut_of(y, k, s, 1, 1);
+    double least = cost_of(best, k, s, multiprocessors);
+    for (int pictures = 1; pictures * best.tiles <= TILES; pictures *= 2)
         for (int bands = 1; bands <= y->dim[2]; bands += 1 + bands / 8) {
             struct cut c = cut_of(y, k, s, pictures, bands);
-            double cost = cost_of(c, y, k, s, multiprocessors);
-            if (cost < 0 || (best >= 0 && cost >= best))
+            double cost = cost_of(c, k, s, multiprocessors);
+            if (cost >= least)
                 continue;
-            best = cost;
-            *out = c;
+            least = cost;
+            best = c;
         }
-    return best >= 0;
+    return best;
 }
 
 struct hopper_tensor tensor_of(const struct kernel_view *x, const struct cut &c, int s)
@@ -360,25 +353,17 @@ struct hopper_tensor tensor_of(const struct kernel_view *x, const struct cut &c,
     return t;
 }
 
-/* Nothing, ReLU and clipping are ranges. */
+/* A range, or swish or hard swish, and no range behind it. */
 bool read_steps(const struct kernel_epilogue *epilogue, struct job *j)
 {
     j->func = IR_UNARY_IDENTITY;
-    j->low = -INFINITY;
-    j->high = INFINITY;
-    if (!epilogue || epilogue->n == 0)
+    if (epilogue_range(epilogue, &j->low, &j->high))
         return true;
     const struct kernel_step *step = &epilogue->step[0];
-    if (epilogue->n != 1 || step->binary)
-        return false;
-    if (step->func == IR_UNARY_RELU || step->func == IR_UNARY_CLIP) {
-        j->low = step->func == IR_UNARY_RELU ? 0.0f : step->alpha;
-        j->high = step->func == IR_UNARY_RELU ? INFINITY : step->beta;
-        return true;
-    }
     j->func = step->func;
     j->alpha = step->alpha;
-    return step->func == IR_UNARY_SWISH || step->func == IR_UNARY_HARD_SWISH;
+    return epilogue->n == 1 && !step->binary &&
+           (step->func == IR_UNARY_SWISH || step->func == IR_UNARY_HARD_SWISH);
 }
 
 bool takes(const struct kernel_window *w, const struct kernel_view *x, const struct kernel_view *y)
@@ -400,21 +385,19 @@ bool takes(const struct kernel_window *w, const struct kernel_view *x, const str
 
 template <class T, int K, int S>
 cudaError_t launch(const struct kernel_call *call, const CUtensorMap &map, const struct job &j,
-                   const struct cut &c, int64_t blocks)
+                   const struct cut &c)
 {
-    return hopper_launch(kernel<T, K, S>, (unsigned)blocks, 1, (unsigned)warps_of(c) * KERNEL_WARP,
-                         (size_t)shared_of(c), call, map, j);
+    return hopper_launch(kernel<T, K, S>, (unsigned)c.blocks, 1,
+                         (unsigned)warps_of(c) * KERNEL_WARP, (size_t)shared_of(c), call, map, j);
 }
 
 template <class T>
 cudaError_t launch_window(const struct kernel_call *call, int k, int s, const CUtensorMap &map,
-                          const struct job &j, const struct cut &c, int64_t blocks)
+                          const struct job &j, const struct cut &c)
 {
     if (k == 3)
-        return s == 1 ? launch<T, 3, 1>(call, map, j, c, blocks)
-                      : launch<T, 3, 2>(call, map, j, c, blocks);
-    return s == 1 ? launch<T, 5, 1>(call, map, j, c, blocks)
-                  : launch<T, 5, 2>(call, map, j, c, blocks);
+        return s == 1 ? launch<T, 3, 1>(call, map, j, c) : launch<T, 3, 2>(call, map, j, c);
+    return s == 1 ? launch<T, 5, 1>(call, map, j, c) : launch<T, 5, 2>(call, map, j, c);
 }
 
 } // namespace
@@ -426,7 +409,6 @@ cudaError_t kernel_depthwise_strip(const struct kernel_call *call,
                                    const struct kernel_epilogue *epilogue)
 {
     struct job j = {};
-    struct cut c = {};
     bool half = x->dtype == DTYPE_F16;
     int k = window->kernel[0], s = window->stride[0];
     if (call->capability != 90 || (!half && x->dtype != DTYPE_BF16) || !takes(window, x, y) ||
@@ -434,8 +416,7 @@ cudaError_t kernel_depthwise_strip(const struct kernel_call *call,
         return cudaErrorNotSupported;
     if (kernel_elements(y) == 0)
         return cudaSuccess;
-    if (!cut_best(y, k, s, call->multiprocessors > 0 ? call->multiprocessors : 132, &c))
-        return cudaErrorNotSupported;
+    const struct cut c = cut_best(y, k, s, call->multiprocessors > 0 ? call->multiprocessors : 132);
     const struct hopper_tensor tensor = tensor_of(x, c, s);
     if (!hopper_tensor_fits(&tensor))
         return cudaErrorNotSupported;
@@ -455,7 +436,6 @@ cudaError_t kernel_depthwise_strip(const struct kernel_call *call,
     j.chunks = divider_make((uint32_t)kernel_ceil_div(y->dim[1], CHANNELS));
     j.strips = divider_make((uint32_t)c.strips);
     j.bands = divider_make((uint32_t)c.bands);
-    int64_t blocks = blocks_of(c, y);
-    return half ? launch_window<half_t>(call, k, s, map, j, c, blocks)
-                : launch_window<bf16_t>(call, k, s, map, j, c, blocks);
+    return half ? launch_window<half_t>(call, k, s, map, j, c)
+                : launch_window<bf16_t>(call, k, s, map, j, c);
 }

@@ -194,6 +194,23 @@ inline bool epilogue_make(const struct kernel_epilogue *from, const struct kerne
     return true;
 }
 
+/* Whether all that the steps do is to bring results within a range, which is everything if there is
+ * no step. */
+inline bool epilogue_range(const struct kernel_epilogue *from, float *low, float *high)
+{
+    const struct kernel_step *step = from ? &from->step[0] : nullptr;
+    *low = -INFINITY;
+    *high = INFINITY;
+    if (!from || from->n == 0)
+        return true;
+    if (from->n != 1 || step->binary ||
+        (step->func != IR_UNARY_RELU && step->func != IR_UNARY_CLIP))
+        return false;
+    *low = step->func == IR_UNARY_RELU ? 0.0f : step->alpha;
+    *high = step->func == IR_UNARY_RELU ? INFINITY : step->beta;
+    return true;
+}
+
 template <int MODE> struct epilogue_tag {
     static const int value = MODE;
 };

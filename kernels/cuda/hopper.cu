@@ -16,6 +16,12 @@ int line_of(const struct hopper_tensor *t)
     return t->box[0] * number_size(t->dtype);
 }
 
+/* Bytes; 0: none. */
+int swizzle_line(const struct hopper_tensor *t)
+{
+    return t->plain ? 0 : line_of(t);
+}
+
 /* A dim of one element has a stride that nothing uses. */
 int64_t stride_of(const struct hopper_tensor *t, int i)
 {
@@ -72,7 +78,7 @@ cudaError_t hopper_map(const struct hopper_tensor *t, CUtensorMap *out)
     for (int i = 1; i < t->rank; i++)
         stride[i] = stride_of(t, i);
     return emulate_map(out, t->data, number_size(t->dtype), t->rank, t->dim, stride, t->box,
-                       t->plain ? 0 : line_of(t))
+                       swizzle_line(t))
                ? cudaSuccess
                : cudaErrorInvalidValue;
 }
@@ -131,7 +137,8 @@ static CUtensorMapSwizzle swizzle_of(int line)
 {
     return line == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
            : line == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                        : CU_TENSOR_MAP_SWIZZLE_32B;
+           : line == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
+                        : CU_TENSOR_MAP_SWIZZLE_NONE;
 }
 
 cudaError_t hopper_map(const struct hopper_tensor *t, CUtensorMap *out)
@@ -151,8 +158,7 @@ cudaError_t hopper_map(const struct hopper_tensor *t, CUtensorMap *out)
     }
     CUresult made = reinterpret_cast<encode_fn>(make)(
         out, type_of(t->dtype), (cuuint32_t)t->rank, const_cast<void *>(t->data), dim, stride, box,
-        step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        t->plain ? CU_TENSOR_MAP_SWIZZLE_NONE : swizzle_of(line_of(t)),
+        step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(swizzle_line(t)),
         CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return made == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
