@@ -113,7 +113,8 @@ static int64_t classes_of(const struct head *h)
 }
 
 /* The columns of each row that DIRECT's products leave out, before the first aligned one or at the
- * end: cuBLASLt's kernels for Hopper want multiples of LANES. */
+ * end. What is left is a multiple of LANES, as PADDED's columns are, for which cuBLASLt has kernels
+ * for Hopper. */
 static int64_t left_columns(const struct head *h)
 {
     return row_step(h) == 1 ? 0 : h->n - (h->n - lanes_of(h->y) + 1) / LANES * LANES;

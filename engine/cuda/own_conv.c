@@ -274,8 +274,9 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
             if (!read_conv(graph, node, dtypes[d], ways[i].layout, &c))
                 continue;
             /* The first candidate is taken without timing: WIDE only for large images. */
-            bool swapped = (i == 1 || i == 2) && !is_large(device, &c);
-            const struct way way = ways[swapped ? 3 - i : i];
+            struct way way = ways[i];
+            if ((way.variant == WIDE || way.variant == NARROW) && !is_large(device, &c))
+                way.variant = way.variant == WIDE ? NARROW : WIDE;
             struct kernel_call call = own_call_dry(device, (int32_t)way.variant);
             if (!is_worth_it(way.variant, way.layout, &c) ||
                 !make_tactic(graph, node, dtypes[d], way.variant, way.layout, &c, &tactic) ||

@@ -222,6 +222,23 @@ __device__ __forceinline__ void steps(const job &j, const operands<W> &with, flo
         with.template add_residual<T>(v);
 }
 
+/* What happens to LANE sums of one row. */
+template <class T>
+__device__ __forceinline__ void row_steps(const job &j, const uint4 &bias, const uint4 &residual,
+                                          float (&v)[LANE])
+{
+    float with[LANE], z[LANE];
+    unpack<T>(bias, with);
+    unpack<T>(residual, z);
+#pragma unroll
+    for (int i = 0; i < LANE; i++)
+        v[i] = fmaf(v[i], j.scale, with[i]) + (j.late ? 0 : z[i]);
+    activate::values(j.func, j.alpha, v);
+#pragma unroll
+    for (int i = 0; i < LANE; i++)
+        v[i] += j.late ? z[i] : 0;
+}
+
 /* Sums of a part, in the order of its columns: see kernel_matmul_packed_row. */
 template <class S, class W>
 __device__ __forceinline__ void finish(const job &j, const float (&sum)[S::COLUMNS / 2], int part,
@@ -302,21 +319,16 @@ template <class S>
 __device__ __forceinline__ void wide_row(const job &j, const float (&sum)[S::COLUMNS / 2], int part,
                                          int up, int row, int column, float (&v)[LANE])
 {
-    typedef typename S::T T;
     const int left = row < j.rows ? j.cols - column : 0;
-    float z[LANE] = {}, bias[LANE] = {};
+    uint4 bias = make_uint4(0, 0, 0, 0), residual = bias;
     if (j.bias && left > 0)
-        unpack<T>(fetch<any_results>(j.bias, column, left, j.whole), bias);
+        bias = fetch<any_results>(j.bias, column, left, j.whole);
     if (j.residual && left > 0)
-        unpack<T>(fetch<any_results>(j.residual, (int64_t)row * j.cols + column, left, j.whole), z);
+        residual = fetch<any_results>(j.residual, (int64_t)row * j.cols + column, left, j.whole);
 #pragma unroll
     for (int i = 0; i < LANE; i++)
-        v[i] = fmaf(sum[4 * (4 * part + i / 2) + 2 * up + i % 2], j.scale, bias[i]) +
-               (j.late ? 0 : z[i]);
-    activate::values(j.func, j.alpha, v);
-#pragma unroll
-    for (int i = 0; i < LANE; i++)
-        v[i] += j.late ? z[i] : 0;
+        v[i] = sum[4 * (4 * part + i / 2) + 2 * up + i % 2];
+    row_steps<typename S::T>(j, bias, residual, v);
 }
 
 /* The last part comes first: the others need numbers of the part behind them. `from`: the tile's

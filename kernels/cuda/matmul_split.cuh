@@ -15,8 +15,8 @@ template <class T> struct split_operands {
     int left; /* columns that there are */
     float v[LANE];
     __device__ __forceinline__ split_operands(const job &j, int row, int column)
-        : bias(make_uint4(0, 0, 0, 0)), residual(bias), left(row < j.rows ? j.cols - column : 0),
-          v{}
+        : bias(make_uint4(0, 0, 0, 0)), residual(bias),
+          left(row < j.rows ? j.cols - column : 0), v{}
     {
         if (left > 0 && j.bias)
             bias = fetch<any_results>(j.bias, column, left, j.whole);
@@ -33,18 +33,9 @@ template <class T> struct split_operands {
     }
     __device__ __forceinline__ void store(const job &j, int row, int column)
     {
-        float with[LANE], z[LANE];
         if (left <= 0)
             return;
-        unpack<T>(bias, with);
-        unpack<T>(residual, z);
-#pragma unroll
-        for (int i = 0; i < LANE; i++)
-            v[i] = fmaf(v[i], j.scale, with[i]) + (j.late ? 0 : z[i]);
-        activate::values(j.func, j.alpha, v);
-#pragma unroll
-        for (int i = 0; i < LANE; i++)
-            v[i] += j.late ? z[i] : 0;
+        row_steps<T>(j, bias, residual, v);
         const int64_t at = (int64_t)row * j.cols + column;
         if (j.wide)
             put_wide(j, at);
@@ -89,8 +80,9 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_mat
 {
     if (!counts(p, SLAB, S::COLUMNS))
         return cudaErrorNotSupported;
-    struct split::todo<job> j = {job_of(p, SLAB, S::COLUMNS), BLOCKS,
-                                 (int)min(p.rows, (int64_t)SLAB)};
+    struct split::todo<job> j = {
+        job_of(p, SLAB, S::COLUMNS), BLOCKS, (int)min(p.rows, (int64_t)SLAB)
+    };
     struct hopper_sources from = sources_of(p, number_of<typename S::T>::dtype, j.tall, S::COLUMNS);
     if (!hopper_sources_fit(&from))
         return cudaErrorNotSupported;

@@ -282,7 +282,7 @@ int choose(const struct kernel_call *call, const struct kernel_product *p)
 
 /* --- edges --- */
 
-enum { EDGE_WARPS = 8, EDGE_MORE = 7 /* columns, beyond those of an unaligned row */ };
+enum { EDGE_WARPS = 8, EDGE_MORE = 7 /* columns at most, beyond 16 bytes less one */ };
 
 struct edges {
     int64_t rows, cols, depth;

@@ -51,39 +51,47 @@ static bool sized_stem_alone(struct ir_graph *g, uint64_t *random, int64_t batch
     return sized_conv(g, random, batch, 3, 32, 224, 3, 2, 1) && add_unary(g, IR_UNARY_RELU, 0, 0);
 }
 
+/* A filter for each channel of x. */
+static bool sized_each(struct ir_graph *g, uint64_t *random, struct shape x, int64_t k,
+                       int64_t stride)
+{
+    int64_t c = x.dim[1];
+    return sized_conv(g, random, x.dim[0], c, c, x.dim[2], k, stride, c);
+}
+
 static bool sized_depthwise(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
-    return sized_conv(g, random, batch, 144, 144, 56, 3, 1, 144) &&
+    return sized_each(g, random, DIMS(batch, 144, 56, 56), 3, 1) &&
            add_unary(g, IR_UNARY_CLIP, 0, 6);
 }
 
 static bool sized_depthwise_2(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
-    return sized_conv(g, random, batch, 144, 144, 56, 3, 2, 144) &&
+    return sized_each(g, random, DIMS(batch, 144, 56, 56), 3, 2) &&
            add_unary(g, IR_UNARY_CLIP, 0, 6);
 }
 
 static bool sized_depthwise_wide(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
-    return sized_conv(g, random, batch, 32, 32, 112, 3, 1, 32) && add_unary(g, IR_UNARY_CLIP, 0, 6);
+    return sized_each(g, random, DIMS(batch, 32, 112, 112), 3, 1) &&
+           add_unary(g, IR_UNARY_CLIP, 0, 6);
+}
+
+static bool sized_depthwise_small(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    return sized_each(g, random, DIMS(batch, 960, 7, 7), 3, 1) && add_unary(g, IR_UNARY_CLIP, 0, 6);
 }
 
 static bool sized_depthwise_5(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
-    return sized_conv(g, random, batch, 240, 240, 28, 5, 1, 240) &&
+    return sized_each(g, random, DIMS(batch, 240, 28, 28), 5, 1) &&
            add_unary(g, IR_UNARY_SWISH, 1, 0);
 }
 
 static bool sized_depthwise_5_2(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
-    return sized_conv(g, random, batch, 144, 144, 56, 5, 2, 144) &&
+    return sized_each(g, random, DIMS(batch, 144, 56, 56), 5, 2) &&
            add_unary(g, IR_UNARY_SWISH, 1, 0);
-}
-
-static bool sized_depthwise_small(struct ir_graph *g, uint64_t *random, int64_t batch)
-{
-    return sized_conv(g, random, batch, 960, 960, 7, 3, 1, 960) &&
-           add_unary(g, IR_UNARY_CLIP, 0, 6);
 }
 
 static bool sized_pooling(struct ir_graph *g, enum ir_pool func, struct shape x, int64_t k,

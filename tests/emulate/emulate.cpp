@@ -169,8 +169,8 @@ struct block {
     bool backwards;
     int polls; /* rounds in which threads did nothing but ask again */
     unsigned rounds;
-    unsigned passes;
-    int held; /* the warp that is left behind; -1: none */
+    unsigned passes; /* over all threads */
+    int held;        /* the warp that is left behind; -1: none */
     std::vector<thread> thread_of;
     std::vector<fiber *> fibers;
     std::vector<int> idle; /* fibers without a thread */
@@ -339,7 +339,7 @@ int idle_fiber(void)
 }
 
 /* Of kernels that use what is in hopper.h, a warp is left behind now and then, until the others do
- * nothing but wait: whatever they may do only after it, they would do too early. */
+ * nothing but wait. If another warp does not wait for it where it has to, that one is too early. */
 void hold_another(void)
 {
     static std::minstd_rand randomly(1);

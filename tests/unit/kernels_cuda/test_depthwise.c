@@ -160,6 +160,30 @@ static struct array packed(const struct conv_case *c, const struct world *t)
     return w;
 }
 
+/* kernel_depthwise or kernel_depthwise_strip */
+typedef cudaError_t (*depthwise)(const struct kernel_call *call, const struct kernel_window *window,
+                                 const struct kernel_view *x, const void *weights,
+                                 const float *bias, const struct kernel_view *y,
+                                 const struct kernel_epilogue *epilogue);
+
+/* Launches the kernel into a poisoned y, and returns what it and its dry run give. */
+static cudaError_t run(depthwise kernel, const struct conv_case *c, const struct kernel_call *call,
+                       const struct world *t, const struct array *w, const char *what)
+{
+    struct kernel_call dry = *call;
+    const float *bias = c->biased ? t->bias : NULL;
+    dry.dry = true;
+    array_poison(&t->y);
+    cudaError_t may =
+        kernel(&dry, &t->window, &t->x.view, w->view.data, bias, &t->y.view, &t->epilogue);
+    cudaError_t did =
+        kernel(call, &t->window, &t->x.view, w->view.data, bias, &t->y.view, &t->epilogue);
+    if (may != did)
+        fail_msg("%s variant %d: dry %d, launched %d", what, (int)call->variant, (int)may,
+                 (int)did);
+    return did;
+}
+
 static void check_depthwise(const struct conv_case *c)
 {
     struct world t;
@@ -168,40 +192,18 @@ static void check_depthwise(const struct conv_case *c)
     world_init(c, &t);
     struct array w = packed(c, &t);
     for (int variant = 0; variant <= 3; variant++) {
-        struct kernel_call dry = {.dry = true, .variant = variant};
         /* With few multiprocessors even small problems count as large. */
         struct kernel_call call = {.variant = variant, .multiprocessors = 1};
-        const float *bias = c->biased ? t.bias : NULL;
-        array_poison(&t.y);
-        cudaError_t may =
-            kernel_depthwise(&dry, &t.window, &t.x.view, w.view.data, bias, &t.y.view, &t.epilogue);
-        cudaError_t did = kernel_depthwise(&call, &t.window, &t.x.view, w.view.data, bias,
-                                           &t.y.view, &t.epilogue);
-        if (may != cudaSuccess || did != cudaSuccess)
-            fail_msg("%s variant %d: dry %d, launched %d", what, variant, (int)may, (int)did);
+        cudaError_t did = run(kernel_depthwise, c, &call, &t, &w, what);
+        if (did != cudaSuccess)
+            fail_msg("%s variant %d: launched %d", what, variant, (int)did);
         array_check(&t.y, tolerance(c->dtype), what);
     }
     array_free(&w);
     world_deinit(&t);
 }
 
-/* Kernels of Hopper: what they must take, and the right result. */
-static int strip_run(const struct conv_case *c, const struct kernel_call *call, struct world *t,
-                     struct array *w, const char *what)
-{
-    struct kernel_call dry = *call;
-    const float *bias = c->biased ? t->bias : NULL;
-    dry.dry = true;
-    array_poison(&t->y);
-    cudaError_t may = kernel_depthwise_strip(&dry, &t->window, &t->x.view, w->view.data, bias,
-                                             &t->y.view, &t->epilogue);
-    cudaError_t did = kernel_depthwise_strip(call, &t->window, &t->x.view, w->view.data, bias,
-                                             &t->y.view, &t->epilogue);
-    if (may != did)
-        fail_msg("%s: dry %d, launched %d", what, (int)may, (int)did);
-    return (int)did;
-}
-
+/* The kernel for Hopper takes all but operands behind the convolution. */
 static void check_strip(const struct conv_case *c, int multiprocessors)
 {
     struct kernel_call call = {.multiprocessors = multiprocessors, .capability = 90};
@@ -211,9 +213,9 @@ static void check_strip(const struct conv_case *c, int multiprocessors)
     world_init(c, &t);
     struct array w = packed(c, &t);
     bool binary = c->epilogue == RESIDUAL_RELU || c->epilogue == SCALE;
-    int code = strip_run(c, &call, &t, &w, what);
-    if (code != (binary ? cudaErrorNotSupported : cudaSuccess))
-        fail_msg("%s: launched %d", what, code);
+    cudaError_t did = run(kernel_depthwise_strip, c, &call, &t, &w, what);
+    if (did != (binary ? cudaErrorNotSupported : cudaSuccess))
+        fail_msg("%s: launched %d", what, (int)did);
     if (!binary)
         array_check(&t.y, tolerance(c->dtype), what);
     array_free(&w);
@@ -335,7 +337,7 @@ static void test_strips_refuse_what_they_do_not_do(void **state UNUSED)
         struct world t;
         world_init(c, &t);
         struct array w = packed(c, &t);
-        assert_int_equal(strip_run(c, &call, &t, &w, "refused"),
+        assert_int_equal(run(kernel_depthwise_strip, c, &call, &t, &w, "refused"),
                          i < 0 ? cudaSuccess : cudaErrorNotSupported);
         array_free(&w);
         world_deinit(&t);
@@ -351,10 +353,9 @@ struct left_out_case {
 static int run_left_out(const void *user)
 {
     const struct left_out_case *k = user;
-    struct left_out_case now = *k;
     struct kernel_call call = {.multiprocessors = 1, .capability = 90};
-    strip_run(k->c, &call, &now.t, &now.w, "left out");
-    return array_f16_is_near(&now.t.y) ? 0 : 1;
+    run(kernel_depthwise_strip, k->c, &call, &k->t, &k->w, "left out");
+    return !array_f16_is_near(&k->t.y);
 }
 
 static void test_left_out(void **state UNUSED)
