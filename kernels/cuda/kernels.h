@@ -553,8 +553,8 @@ cudaError_t kernel_softmax(const struct kernel_call *call, int32_t axis, bool lo
                            const struct kernel_view *x, const struct kernel_view *y,
                            const struct kernel_epilogue *epilogue);
 /* Normalises over dims axis..rank-1, which are dense. scale and bias are fp32 and as long as a row;
- * bias may be NULL. y may be 8 bits by a scale, if rows have at most 8,192 elements and there is no
- * epilogue. */
+ * bias may be NULL. Without an epilogue y may be 8 bits by a scale, if rows have at most 8,192
+ * elements, and FP32 behind 16 bits, if they have at most 1,024. */
 cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, bool rms, float epsilon,
                               const struct kernel_view *x, const float *scale, const float *bias,
                               const struct kernel_view *y, const struct kernel_epilogue *epilogue);

@@ -5,6 +5,8 @@
  *
  *   softmax_kernel, norm_kernel   rows whose elements are neighbours, held in registers: a warp a
  *                                 row of up to 1,024, a block of 256 threads a row of up to 8,192
+ *   norm_many                     the same without an epilogue, a warp a row: warps walk from row to
+ *                                 row, and ask for the next one before they have done this one
  *   softmax_long, norm_long       a block a row of any length, read again for each step
  *   softmax_strided               any other axis: a thread a row
  *
@@ -127,6 +129,7 @@ struct rows {
     int32_t length;
     float epsilon;
     bool log, rms; /* rms: the mean counts as 0 */
+    bool widen;    /* x has 16 bits, and y is FP32 */
 };
 
 /* --- softmax --- */
@@ -243,6 +246,26 @@ __device__ __forceinline__ void norm_scale(const struct rows &r, float mean, flo
     }
 }
 
+/* The row's mean, and 1 / its deviation. */
+template <int N, int V, int THREADS>
+__device__ __forceinline__ float2 norm_statistics(const struct rows &r, const float (&v)[N],
+                                                  float *scratch)
+{
+    float total = 0, squares = 0, mean = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        total += v[i];
+    if (!r.rms)
+        mean = row_reduce<THREADS>(total, 0, scratch, reduce_sum()) / (float)r.length;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float off = v[i] - mean;
+        squares += slots<N, V, THREADS>::at(i) < r.length ? off * off : 0;
+    }
+    squares = row_reduce<THREADS>(squares, 0, scratch, reduce_sum()) / (float)r.length;
+    return make_float2(mean, 1.0f / sqrtf(squares + r.epsilon));
+}
+
 /* BYTES: y is stored in 8 bits, and there is no epilogue. */
 template <class T, int N, int V, int THREADS, int MODE, bool BYTES>
 __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP : THREADS)
@@ -255,26 +278,79 @@ __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP :
     if (row >= r.n)
         return;
     int64_t first = row * r.length;
-    float v[N], total = 0, squares = 0;
+    float v[N];
     row_read<T, N, V, THREADS>(static_cast<const T *>(r.x) + first, r.length, 0, v);
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        total += v[i];
-    float mean = 0;
-    if (!r.rms)
-        mean = row_reduce<THREADS>(total, 0, scratch, reduce_sum()) / (float)r.length;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        float off = v[i] - mean;
-        squares += slots<N, V, THREADS>::at(i) < r.length ? off * off : 0;
-    }
-    squares = row_reduce<THREADS>(squares, 0, scratch, reduce_sum()) / (float)r.length;
-    norm_scale<N, V, THREADS>(r, mean, 1.0f / sqrtf(squares + r.epsilon), v);
+    float2 is = norm_statistics<N, V, THREADS>(r, v, scratch);
+    norm_scale<N, V, THREADS>(r, is.x, is.y, v);
     if (BYTES)
         row_write_bytes<N, V, THREADS>(r.to, (uint32_t)first, r.length, v);
     else
         row_write<MODE, T, N, V, THREADS>(static_cast<T *>(r.y), (uint32_t)first, r.length, v,
                                           epilogue);
+}
+
+/* A row as it lies in memory, in vectors of V. */
+template <class T, int N, int V> struct row_raw {
+    vector<T, V> part[N / V];
+
+    __device__ __forceinline__ void load(const T *row, int length)
+    {
+#pragma unroll
+        for (int i = 0; i < N; i += V) {
+            int at = slots<N, V, KERNEL_WARP>::at(i);
+            if (at < length)
+                part[i / V] = vector_load<T, V>(row + at);
+        }
+    }
+    __device__ __forceinline__ void floats(int length, float (&v)[N]) const
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = slots<N, V, KERNEL_WARP>::at(i) < length ? number_float(part[i / V].v[i % V])
+                                                            : 0.0f;
+    }
+};
+
+/* Blocks of a multiprocessor: as many as registers allow for scale, bias, a row of floats and the
+ * next row, of 16 bits or as large. `v`: elements of a vector. */
+constexpr int norm_blocks(int n, int v, bool large)
+{
+    return n <= 8 ? 8 : n <= 16 ? 5 : n <= 24 && !large ? 4 : v > 1 ? 3 : 2;
+}
+
+/* Scale and bias are constants, so they are read while the kernel in front still runs. */
+template <class T, class Y, int N, int V, bool BYTES>
+__global__ void __launch_bounds__(WARPS *KERNEL_WARP, norm_blocks(N, V, sizeof(T) == 4))
+    norm_many(struct rows r)
+{
+    int warps = (int)(blockDim.x / KERNEL_WARP);
+    int64_t row = (int64_t)blockIdx.x * warps + threadIdx.x / KERNEL_WARP;
+    const int64_t step = (int64_t)gridDim.x * warps;
+    const T *x = static_cast<const T *>(r.x);
+    float scale[N], bias[N];
+    row_read<float, N, V, KERNEL_WARP>(r.scale, r.length, 0, scale);
+    row_read<float, N, V, KERNEL_WARP>(r.bias, r.bias ? r.length : 0, 0, bias);
+    grid_go();
+    grid_wait();
+    row_raw<T, N, V> raw;
+    if (row < r.n)
+        raw.load(x + row * r.length, r.length);
+    for (; row < r.n; row += step) {
+        int64_t first = row * r.length;
+        float v[N];
+        raw.floats(r.length, v);
+        if (row + step < r.n)
+            raw.load(x + first + step * r.length, r.length);
+        float2 is = norm_statistics<N, V, KERNEL_WARP>(r, v, nullptr);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = (v[i] - is.x) * is.y * scale[i] + bias[i];
+        if (BYTES)
+            row_write_bytes<N, V, KERNEL_WARP>(r.to, (uint32_t)first, r.length, v);
+        else
+            row_write<EPILOGUE_NONE, Y, N, V, KERNEL_WARP>(static_cast<Y *>(r.y), (uint32_t)first,
+                                                           r.length, v, {});
+    }
 }
 
 template <class T>
@@ -305,13 +381,15 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* --- launching --- */
 
+constexpr int LONGEST_OF_WARP = 32 * KERNEL_WARP;
+
 /* Calls launch(tag<N, V, THREADS>()) for rows of this length, with vectors of V elements if they
  * may be used. cudaErrorNotSupported: a thread of a block would have more than 32 elements. */
 template <int N, int V, int THREADS> struct tag {
     static const int elements = N, wide = V, threads = THREADS;
 };
 
-template <int V, class L> cudaError_t row_dispatch_wide(int64_t length, L launch)
+template <int V, class L> cudaError_t row_dispatch_short(int64_t length, L launch)
 {
     if (length <= 8 * KERNEL_WARP)
         return launch(tag<8, V, KERNEL_WARP>());
@@ -319,20 +397,28 @@ template <int V, class L> cudaError_t row_dispatch_wide(int64_t length, L launch
         return launch(tag<16, V, KERNEL_WARP>());
     if (length <= 24 * KERNEL_WARP)
         return launch(tag<24, V, KERNEL_WARP>());
-    if (length <= 32 * KERNEL_WARP)
-        return launch(tag<32, V, KERNEL_WARP>());
+    return length <= 32 * KERNEL_WARP ? launch(tag<32, V, KERNEL_WARP>()) : cudaErrorNotSupported;
+}
+
+template <int V, class L> cudaError_t row_dispatch_long(int64_t length, L launch)
+{
     if (length <= 16 * BLOCK)
         return launch(tag<16, V, BLOCK>());
     return length <= 32 * BLOCK ? launch(tag<32, V, BLOCK>()) : cudaErrorNotSupported;
 }
 
 /* The same with fewer kernels, for what is rare: rows that begin anywhere, and epilogues. */
-template <int V, class L> cudaError_t row_dispatch_few(int64_t length, L launch)
+template <int V, class L> cudaError_t row_dispatch_few_short(int64_t length, L launch)
 {
     if (length <= 8 * KERNEL_WARP)
         return launch(tag<8, V, KERNEL_WARP>());
+    return length <= 32 * KERNEL_WARP ? launch(tag<32, V, KERNEL_WARP>()) : cudaErrorNotSupported;
+}
+
+template <int V, class L> cudaError_t row_dispatch_few(int64_t length, L launch)
+{
     if (length <= 32 * KERNEL_WARP)
-        return launch(tag<32, V, KERNEL_WARP>());
+        return row_dispatch_few_short<V>(length, launch);
     return length <= 32 * BLOCK ? launch(tag<32, V, BLOCK>()) : cudaErrorNotSupported;
 }
 
@@ -345,9 +431,11 @@ cudaError_t row_dispatch(int64_t length, bool wide, const struct epilogue &e, L 
     epilogue_tag<EPILOGUE_NONE> none;
     if (!wide)
         return row_dispatch_few<1>(length, [&](auto t) { return launch(t, any); });
-    if (e.mode == EPILOGUE_NONE)
-        return row_dispatch_wide<16 / sizeof(T)>(length, [&](auto t) { return launch(t, none); });
-    return row_dispatch_few<16 / sizeof(T)>(length, [&](auto t) { return launch(t, any); });
+    if (e.mode != EPILOGUE_NONE)
+        return row_dispatch_few<16 / sizeof(T)>(length, [&](auto t) { return launch(t, any); });
+    auto plain = [&](auto t) { return launch(t, none); };
+    return length <= LONGEST_OF_WARP ? row_dispatch_short<16 / sizeof(T)>(length, plain)
+                                     : row_dispatch_long<16 / sizeof(T)>(length, plain);
 }
 
 /* Short rows have a warp each, and blocks have one warp while there are fewer rows than the device
@@ -421,12 +509,35 @@ cudaError_t launch_softmax(const struct kernel_call *call, const struct rows &r,
     });
 }
 
+/* As many blocks as fit on the device at a time; the rows of two warps differ by one at most. */
+template <class T, class Y, bool BYTES, class S>
+cudaError_t launch_norm_many(const struct kernel_call *call, const struct rows &r, S)
+{
+    dim3 block = block_of(call, r.n, KERNEL_WARP);
+    int64_t warps = block.x / KERNEL_WARP,
+            processors = call->multiprocessors > 0 ? call->multiprocessors : 132,
+            room = processors * norm_blocks(S::elements, S::wide, sizeof(T) == 4) * WARPS;
+    int64_t walkers = kernel_ceil_div(r.n, kernel_ceil_div(r.n, room));
+    return kernel_launch_early(norm_many<T, Y, S::elements, S::wide, BYTES>,
+                               dim3((unsigned)kernel_ceil_div(walkers, warps)), block, 0, call, r);
+}
+
+/* `wide`: with vectors. */
+template <class T>
+cudaError_t launch_norm_widened(const struct kernel_call *call, const struct rows &r, bool wide)
+{
+    auto launch = [&](auto t) { return launch_norm_many<T, float, false>(call, r, t); };
+    return wide ? row_dispatch_short<16 / sizeof(T)>(r.length, launch)
+                : row_dispatch_few_short<1>(r.length, launch);
+}
+
 template <class T, bool BYTES>
 cudaError_t launch_norm(const struct kernel_call *call, const struct rows &r,
                         const struct epilogue &e)
 {
-    bool wide = r.length % (16 / sizeof(T)) == 0 && aligned(r.x) && aligned(r.y) &&
-                aligned(r.scale) && aligned(r.bias);
+    constexpr int V = 16 / sizeof(T);
+    bool wide =
+        r.length % V == 0 && aligned(r.x) && aligned(r.y) && aligned(r.scale) && aligned(r.bias);
     auto launch = [&](auto t, auto mode) {
         using S = decltype(t);
         dim3 block = block_of(call, r.n, S::threads);
@@ -435,15 +546,23 @@ cudaError_t launch_norm(const struct kernel_call *call, const struct rows &r,
             norm_kernel<T, S::elements, S::wide, S::threads, decltype(mode)::value, BYTES>,
             dim3((unsigned)blocks), block, SCRATCH, call, r, e);
     };
-    if constexpr (BYTES) {
-        auto bytes = [&](auto t) { return launch(t, epilogue_tag<EPILOGUE_NONE>()); };
-        return wide ? row_dispatch_wide<16 / sizeof(T)>(r.length, bytes)
-                    : row_dispatch_few<1>(r.length, bytes);
-    } else {
-        if (r.length > 32 * BLOCK)
-            return KERNEL_LAUNCH(norm_long<T>, (unsigned)r.n, BLOCK, SCRATCH, call, r, e);
-        return row_dispatch<T>(r.length, wide, e, launch);
-    }
+    auto plain = [&](auto t) { return launch(t, epilogue_tag<EPILOGUE_NONE>()); };
+    auto any = [&](auto t) {
+        return launch(t, epilogue_tag < BYTES ? EPILOGUE_NONE : EPILOGUE_ANY > ());
+    };
+    if constexpr (!BYTES && sizeof(T) == 2)
+        if (r.widen)
+            return launch_norm_widened<T>(call, r, wide);
+    if (!BYTES && r.length > 32 * BLOCK)
+        return KERNEL_LAUNCH(norm_long<T>, (unsigned)r.n, BLOCK, SCRATCH, call, r, e);
+    if (!wide)
+        return row_dispatch_few<1>(r.length, any);
+    if (!BYTES && e.mode != EPILOGUE_NONE)
+        return row_dispatch_few<V>(r.length, any);
+    if (r.length > LONGEST_OF_WARP)
+        return row_dispatch_long<V>(r.length, plain);
+    return row_dispatch_short<V>(r.length,
+                                 [&](auto t) { return launch_norm_many<T, T, BYTES>(call, r, t); });
 }
 
 template <class T>
@@ -451,6 +570,12 @@ cudaError_t launch_norm_to(const struct kernel_call *call, const struct rows &r,
                            const struct epilogue &e)
 {
     return r.to.step != 0 ? launch_norm<T, true>(call, r, e) : launch_norm<T, false>(call, r, e);
+}
+
+/* Whether a kernel that computes in x's type may store y. */
+bool same_types(const struct kernel_view *x, const struct kernel_view *y)
+{
+    return x->dtype == y->dtype || y->step != 0;
 }
 
 /* Whether the view is row-major without gaps; strides along dims of one element do not matter. */
@@ -467,7 +592,7 @@ bool is_dense(const struct kernel_view *v)
 
 bool same_dims(const struct kernel_view *a, const struct kernel_view *b)
 {
-    bool same = a->rank == b->rank && (a->dtype == b->dtype || b->step != 0);
+    bool same = a->rank == b->rank;
     for (int d = 0; same && d < a->rank; d++)
         same = a->dim[d] == b->dim[d];
     return same;
@@ -482,7 +607,7 @@ extern "C" cudaError_t kernel_softmax(const struct kernel_call *call, int32_t ax
     struct epilogue e;
     struct rows r = {};
     struct outer outer;
-    if (axis < 0 || axis >= x->rank || y->step != 0 || !same_dims(x, y) ||
+    if (axis < 0 || axis >= x->rank || y->step != 0 || x->dtype != y->dtype || !same_dims(x, y) ||
         !epilogue_make(epilogue, y, &e) || kernel_elements(y) >= INT32_MAX)
         return cudaErrorNotSupported;
     if (kernel_elements(y) == 0)
@@ -516,9 +641,11 @@ extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t
 {
     struct epilogue e;
     struct rows r = {};
-    if (axis < 0 || axis > x->rank || !same_dims(x, y) || !is_dense(x) || !is_dense(y) ||
-        !epilogue_make(epilogue, y, &e) || kernel_elements(y) >= INT32_MAX ||
-        (y->step != 0 && (!side_scaled(y) || e.n > 0)))
+    r.widen = y->dtype == DTYPE_F32 && x->dtype != DTYPE_F32;
+    if (axis < 0 || axis > x->rank || !(r.widen || same_types(x, y)) || !same_dims(x, y) ||
+        !is_dense(x) || !is_dense(y) || !epilogue_make(epilogue, y, &e) ||
+        kernel_elements(y) >= INT32_MAX || (y->step != 0 && !side_scaled(y)) ||
+        ((y->step != 0 || r.widen) && e.n > 0))
         return cudaErrorNotSupported;
     if (kernel_elements(y) == 0)
         return cudaSuccess;
