@@ -3,8 +3,8 @@
  * Softmax, layer and batch normalisation and reductions by our own kernels. Scale and bias of the
  * normalisations are packed as fp32: broadcast to a row for layer normalisation, folded with mean
  * and variance for batch normalisation, which is then a multiplication and an addition per channel.
- * Layer normalisation may store its output in 8 bits by a scale. Refused: scales that are no
- * constants, tensors without elements.
+ * Layer normalisation may store its output in 8 bits by a scale, and of 16 bits in FP32. Refused:
+ * scales that are no constants, tensors without elements.
  */
 #include <math.h>
 #include <stdio.h>
@@ -196,32 +196,53 @@ struct offer {
     void *user;
 };
 
+static enum status offer_one(const struct offer *o, const struct ir_graph *graph, enum dtype dtype,
+                             uint32_t layout, const struct rows *rows, struct error *err)
+{
+    struct kernel_call call = own_call_dry(o->device, 0);
+    if (rows_call(&call, rows, NULL, NULL) != cudaSuccess)
+        return STATUS_OK;
+    char detail[TACTIC_NAME_MAX];
+    bool same = rows->y.dtype == rows->x.dtype;
+    snprintf(detail, sizeof(detail), "%s %s%s%s", dtype_name((enum dtype)rows->x.dtype),
+             layouts[layout].name, same ? "" : " to ",
+             same ? "" : dtype_name((enum dtype)rows->y.dtype));
+    struct tactic tactic;
+    own_tactic(&tactic, &cuda_family_own_rows, 1, graph, o->node, dtype, layouts[layout].x,
+               layouts[layout].y, detail);
+    stored_set_scales(&tactic, graph, o->node);
+    if (rows->y.dtype == DTYPE_F32)
+        tactic.out[0].format.dtype = DTYPE_F32;
+    for (uint32_t i = 1; rows->packed && i <= 1U + rows->biased; i++)
+        tactic_port_pack(&tactic.in[i], (uint64_t)rows->packed * sizeof(float));
+    return o->visit(o->user, &tactic, err);
+}
+
+/* What a model gives is often such a node's, and FP32: then no conversion is needed behind it. */
+static bool may_be_wide(const struct ir_graph *graph, const struct rows *rows,
+                        const struct ir_node *node)
+{
+    return rows->op == IR_OP_LAYER_NORM && rows->y.step == 0 &&
+           dtype_size((enum dtype)rows->y.dtype) == 2 &&
+           ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32;
+}
+
 static enum status offer(void *user, const struct ir_graph *graph, struct error *err)
 {
     const struct offer *o = user;
-    const struct ir_node *node = o->node;
     enum dtype dtypes[3];
-    uint32_t n = cuda_dtypes(graph, node, o->precision, dtypes);
-    struct kernel_call call = own_call_dry(o->device, 0);
+    uint32_t n = cuda_dtypes(graph, o->node, o->precision, dtypes);
     for (uint32_t at = 0; at < n * ARRAY_LEN(layouts); at++) {
         uint32_t d = at / ARRAY_LEN(layouts), l = at % ARRAY_LEN(layouts);
         struct rows rows;
-        if (!layouts_fit(graph, node, l) ||
-            !rows_read(graph, node, dtypes[d], layouts[l].x, layouts[l].y, &rows) ||
-            rows_call(&call, &rows, NULL, NULL) != cudaSuccess)
+        if (!layouts_fit(graph, o->node, l) ||
+            !rows_read(graph, o->node, dtypes[d], layouts[l].x, layouts[l].y, &rows))
             continue;
-        char detail[TACTIC_NAME_MAX];
-        bool same = rows.y.step == 0;
-        snprintf(detail, sizeof(detail), "%s %s%s%s", dtype_name((enum dtype)rows.x.dtype),
-                 layouts[l].name, same ? "" : " to ",
-                 same ? "" : dtype_name((enum dtype)rows.y.dtype));
-        struct tactic tactic;
-        own_tactic(&tactic, &cuda_family_own_rows, 1, graph, node, dtypes[d], layouts[l].x,
-                   layouts[l].y, detail);
-        stored_set_scales(&tactic, graph, node);
-        for (uint32_t i = 1; rows.packed && i <= 1U + rows.biased; i++)
-            tactic_port_pack(&tactic.in[i], (uint64_t)rows.packed * sizeof(float));
-        TRY(o->visit(o->user, &tactic, err));
+        TRY(offer_one(o, graph, dtypes[d], l, &rows, err));
+        if (!may_be_wide(graph, &rows, o->node))
+            continue;
+        rows.y.dtype = DTYPE_F32;
+        TRY(offer_one(o, graph, dtypes[d], l, &rows, err));
     }
     return STATUS_OK;
 }

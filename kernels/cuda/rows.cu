@@ -5,8 +5,8 @@
  *
  *   softmax_kernel, norm_kernel   rows whose elements are neighbours, held in registers: a warp a
  *                                 row of up to 1,024, a block of 256 threads a row of up to 8,192
- *   norm_many                     the same without an epilogue, a warp a row: warps walk from row to
- *                                 row, and ask for the next one before they have done this one
+ *   norm_many                     the same without an epilogue, a warp a row: warps walk from row
+ *                                 to row, and ask for the next one before they have done this one
  *   softmax_long, norm_long       a block a row of any length, read again for each step
  *   softmax_strided               any other axis: a thread a row
  *

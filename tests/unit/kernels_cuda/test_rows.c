@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "kernels/cpu/ref.h"
 #include "tests/unit/kernels_cuda/array.h"
 
@@ -86,9 +87,10 @@ static void test_softmax_not_finite(void **state)
     }
 }
 
-static void norm_case(enum dtype dtype, int64_t rows, int64_t length, bool biased, bool rms)
+static void norm_case(enum dtype dtype, enum dtype to, int64_t rows, int64_t length, bool biased,
+                      bool rms)
 {
-    struct array x = ARRAY(dtype, NULL, rows, length), y = ARRAY(dtype, NULL, rows, length);
+    struct array x = ARRAY(dtype, NULL, rows, length), y = ARRAY(to, NULL, rows, length);
     struct array scale = ARRAY(DTYPE_F32, NULL, length), bias = ARRAY(DTYPE_F32, NULL, length);
     struct kernel_call call = {0};
     for (int64_t i = 0; i < rows * length; i++)
@@ -96,8 +98,8 @@ static void norm_case(enum dtype dtype, int64_t rows, int64_t length, bool biase
     array_store(&x);
     ref_layer_norm(1, rms, 1e-5, &x.dense, &scale.dense, biased ? &bias.dense : NULL, &y.dense);
     char what[96];
-    snprintf(what, sizeof(what), "norm %s %d of %d bias %d rms %d", dtype_name(dtype), (int)rows,
-             (int)length, biased, rms);
+    snprintf(what, sizeof(what), "norm %s to %s %d of %d bias %d rms %d", dtype_name(dtype),
+             dtype_name(to), (int)rows, (int)length, biased, rms);
     array_poison(&y);
     assert_int_equal(kernel_layer_norm(&call, 1, rms, 1e-5f, &x.view, scale.view.data,
                                        biased ? bias.view.data : NULL, &y.view, NULL),
@@ -111,7 +113,29 @@ static void test_layer_norm(void **state)
     (void)state;
     for (int i = 0; i < 60; i++) {
         int64_t length = draw_length();
-        norm_case(dtypes[i % 3], draw(1, 6), length == 1 ? 2 : length, draw(0, 1), i / 3 % 2);
+        norm_case(dtypes[i % 3], dtypes[i % 3], draw(1, 6), length == 1 ? 2 : length, draw(0, 1),
+                  i / 3 % 2);
+    }
+}
+
+/* Rows of a warp with vectors and without, each size of kernel, to FP32 too. */
+static void test_layer_norm_short(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {8, 250, 256, 384, 500, 512, 768, 1000, 1021, 1024};
+    for (int i = 0; i < 3 * (int)ARRAY_LEN(lengths); i++)
+        for (int wide = 0; wide < 2; wide++)
+            norm_case(dtypes[i % 3], wide ? DTYPE_F32 : dtypes[i % 3], draw(1, 6), lengths[i / 3],
+                      draw(0, 1), draw(0, 1));
+}
+
+/* So many rows that a warp has several, and one row less than all warps have. */
+static void test_layer_norm_many(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        norm_case(dtypes[i], dtypes[i], 132 * 8 * 4 * 2 + 3, 16, true, false);
+        norm_case(dtypes[i], dtypes[i], 132 * 4 * 4 * 2 - 1, 520, i == 0, i == 1);
     }
 }
 
@@ -212,6 +236,8 @@ int main(void)
         cmocka_unit_test(test_softmax_axes),
         cmocka_unit_test(test_softmax_not_finite),
         cmocka_unit_test(test_layer_norm),
+        cmocka_unit_test(test_layer_norm_short),
+        cmocka_unit_test(test_layer_norm_many),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_reduce_large),
         cmocka_unit_test(test_reduce_not_finite),
