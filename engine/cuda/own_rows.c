@@ -374,7 +374,9 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         .node = node,
     };
     struct kernel_call call = own_call_dry(stream->device, 0);
-    if (!rows_read(graph, node, DTYPE_NONE, ir_tensor(graph, node->inputs[0])->layout,
+    bool same = ir_node_is_uniform(graph, node) || stored_any(graph, node);
+    if ((!same && node->op != IR_OP_LAYER_NORM) ||
+        !rows_read(graph, node, DTYPE_NONE, ir_tensor(graph, node->inputs[0])->layout,
                    ir_tensor(graph, node->outputs[0])->layout, &made.rows) ||
         !packed_fit(tactic, &made.rows) || rows_call(&call, &made.rows, NULL, NULL) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
@@ -384,6 +386,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_rows = {
     .id = CUDA_FAMILY_OWN_ROWS,
     .scales = true,
+    .casts = true,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

@@ -127,9 +127,9 @@ struct rows {
     int64_t n, x_stride;
     uint32_t y_stride;
     int32_t length;
-    float epsilon;
-    bool log, rms; /* rms: the mean counts as 0 */
-    bool widen;    /* x has 16 bits, and y is FP32 */
+    float epsilon, share; /* share: 1 / length */
+    bool log, rms;        /* rms: the mean counts as 0 */
+    bool widen;           /* x has 16 bits, and y is FP32 */
 };
 
 /* --- softmax --- */
@@ -228,8 +228,7 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* scale and bias are the same for all rows, so they come from L1 and need no registers for long. */
 template <int N, int V, int THREADS>
-__device__ __forceinline__ void norm_scale(const struct rows &r, float mean, float inverse,
-                                           float (&v)[N])
+__device__ __forceinline__ void norm_scale(const struct rows &r, float inverse, float (&v)[N])
 {
 #pragma unroll
     for (int i = 0; i < N; i += V) {
@@ -242,32 +241,47 @@ __device__ __forceinline__ void norm_scale(const struct rows &r, float mean, flo
             vector_read<V>(r.bias + at, bias);
 #pragma unroll
         for (int j = 0; j < V; j++)
-            v[i + j] = (v[i + j] - mean) * inverse * scale[j] + bias[j];
+            v[i + j] = v[i + j] * inverse * scale[j] + bias[j];
     }
 }
 
-/* The row's mean, and 1 / its deviation. */
+/* Keeps the compiler from knowing how the value came about. */
+__device__ __forceinline__ void value_hide(float &v)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+f"(v));
+#else
+    (void)v;
+#endif
+}
+
+/* Takes the row's mean from its elements; gives 1 / their deviation. Where the row has ended, v is
+ * 0 before. */
 template <int N, int V, int THREADS>
-__device__ __forceinline__ float2 norm_statistics(const struct rows &r, const float (&v)[N],
-                                                  float *scratch)
+__device__ __forceinline__ float norm_centre(const struct rows &r, float (&v)[N], float *scratch)
 {
     float total = 0, squares = 0, mean = 0;
 #pragma unroll
     for (int i = 0; i < N; i++)
         total += v[i];
     if (!r.rms)
-        mean = row_reduce<THREADS>(total, 0, scratch, reduce_sum()) / (float)r.length;
+        mean = row_reduce<THREADS>(total, 0, scratch, reduce_sum()) * r.share;
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        float off = v[i] - mean;
-        squares += slots<N, V, THREADS>::at(i) < r.length ? off * off : 0;
+    for (int i = 0; i < N; i += V) {
+        float off = slots<N, V, THREADS>::at(i) < r.length ? mean : 0;
+        value_hide(off); /* or there is a choice for each element */
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            v[i + j] -= off;
+            squares = fmaf(v[i + j], v[i + j], squares);
+        }
     }
-    squares = row_reduce<THREADS>(squares, 0, scratch, reduce_sum()) / (float)r.length;
-    return make_float2(mean, 1.0f / sqrtf(squares + r.epsilon));
+    squares = row_reduce<THREADS>(squares, 0, scratch, reduce_sum()) * r.share;
+    return rsqrtf(squares + r.epsilon);
 }
 
 /* BYTES: y is stored in 8 bits, and there is no epilogue. */
-template <class T, int N, int V, int THREADS, int MODE, bool BYTES>
+template <class T, class Y, int N, int V, int THREADS, int MODE, bool BYTES>
 __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP : THREADS)
     norm_kernel(struct rows r, const __grid_constant__ struct epilogue epilogue)
 {
@@ -280,76 +294,92 @@ __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP :
     int64_t first = row * r.length;
     float v[N];
     row_read<T, N, V, THREADS>(static_cast<const T *>(r.x) + first, r.length, 0, v);
-    float2 is = norm_statistics<N, V, THREADS>(r, v, scratch);
-    norm_scale<N, V, THREADS>(r, is.x, is.y, v);
+    norm_scale<N, V, THREADS>(r, norm_centre<N, V, THREADS>(r, v, scratch), v);
     if (BYTES)
         row_write_bytes<N, V, THREADS>(r.to, (uint32_t)first, r.length, v);
     else
-        row_write<MODE, T, N, V, THREADS>(static_cast<T *>(r.y), (uint32_t)first, r.length, v,
+        row_write<MODE, Y, N, V, THREADS>(static_cast<Y *>(r.y), (uint32_t)first, r.length, v,
                                           epilogue);
 }
 
-/* A row as it lies in memory, in vectors of V. */
-template <class T, int N, int V> struct row_raw {
-    vector<T, V> part[N / V];
+/* A row as it lies in memory, in vectors of 16 bytes; zeros behind its end. */
+template <class T, int N> struct row_raw {
+    static constexpr int V = 16 / sizeof(T);
+    uint4 part[N / V];
 
     __device__ __forceinline__ void load(const T *row, int length)
     {
 #pragma unroll
         for (int i = 0; i < N; i += V) {
             int at = slots<N, V, KERNEL_WARP>::at(i);
-            if (at < length)
-                part[i / V] = vector_load<T, V>(row + at);
+            part[i / V] =
+                at < length ? *reinterpret_cast<const uint4 *>(row + at) : make_uint4(0, 0, 0, 0);
         }
     }
-    __device__ __forceinline__ void floats(int length, float (&v)[N]) const
+    __device__ __forceinline__ void floats(float (&v)[N]) const
     {
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = slots<N, V, KERNEL_WARP>::at(i) < length ? number_float(part[i / V].v[i % V])
-                                                            : 0.0f;
+        for (int i = 0; i < N; i += V) {
+            vector<T, V> values;
+            memcpy(&values, &part[i / V], sizeof(values));
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                v[i + j] = number_float(values.v[j]);
+        }
     }
 };
 
+/* Rows that a warp has asked for, beside the one it works at. */
+template <class T> constexpr int NORM_AHEAD = sizeof(T) == 2 ? 2 : 1;
+
 /* Blocks of a multiprocessor: as many as registers allow for scale, bias, a row of floats and the
- * next row, of 16 bits or as large. `v`: elements of a vector. */
-constexpr int norm_blocks(int n, int v, bool large)
+ * next rows. */
+constexpr int norm_blocks(int n, bool large)
 {
-    return n <= 8 ? 8 : n <= 16 ? 5 : n <= 24 && !large ? 4 : v > 1 ? 3 : 2;
+    return n <= 8 ? 8 : n <= 16 ? 5 : n <= 24 ? 4 - large : 3 - large;
 }
 
 /* Scale and bias are constants, so they are read while the kernel in front still runs. */
-template <class T, class Y, int N, int V, bool BYTES>
-__global__ void __launch_bounds__(WARPS *KERNEL_WARP, norm_blocks(N, V, sizeof(T) == 4))
+template <class T, class Y, int N, bool BYTES>
+__global__ void __launch_bounds__(WARPS *KERNEL_WARP, norm_blocks(N, sizeof(T) == 4))
     norm_many(struct rows r)
 {
-    int warps = (int)(blockDim.x / KERNEL_WARP);
-    int64_t row = (int64_t)blockIdx.x * warps + threadIdx.x / KERNEL_WARP;
-    const int64_t step = (int64_t)gridDim.x * warps;
+    constexpr int AHEAD = NORM_AHEAD<T>, V = 16 / sizeof(T);
     const T *x = static_cast<const T *>(r.x);
     float scale[N], bias[N];
     row_read<float, N, V, KERNEL_WARP>(r.scale, r.length, 0, scale);
     row_read<float, N, V, KERNEL_WARP>(r.bias, r.bias ? r.length : 0, 0, bias);
     grid_go();
     grid_wait();
-    row_raw<T, N, V> raw;
-    if (row < r.n)
-        raw.load(x + row * r.length, r.length);
-    for (; row < r.n; row += step) {
-        int64_t first = row * r.length;
-        float v[N];
-        raw.floats(r.length, v);
-        if (row + step < r.n)
-            raw.load(x + first + step * r.length, r.length);
-        float2 is = norm_statistics<N, V, KERNEL_WARP>(r, v, nullptr);
+    int warps = (int)(blockDim.x / KERNEL_WARP);
+    const int n = (int)r.n, step = (int)gridDim.x * warps;
+    int row = (int)blockIdx.x * warps + (int)threadIdx.x / KERNEL_WARP;
+    row_raw<T, N> raw[AHEAD];
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = (v[i] - is.x) * is.y * scale[i] + bias[i];
-        if (BYTES)
-            row_write_bytes<N, V, KERNEL_WARP>(r.to, (uint32_t)first, r.length, v);
-        else
-            row_write<EPILOGUE_NONE, Y, N, V, KERNEL_WARP>(static_cast<Y *>(r.y), (uint32_t)first,
-                                                           r.length, v, {});
+    for (int i = 0; i < AHEAD; i++)
+        if (row + i * step < n)
+            raw[i].load(x + (int64_t)(row + i * step) * r.length, r.length);
+    while (row < n) {
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            if (row >= n)
+                break;
+            float v[N];
+            raw[i].floats(v);
+            if (row + AHEAD * step < n)
+                raw[i].load(x + (int64_t)(row + AHEAD * step) * r.length, r.length);
+            float inverse = norm_centre<N, V, KERNEL_WARP>(r, v, nullptr);
+#pragma unroll
+            for (int k = 0; k < N; k++)
+                v[k] = v[k] * inverse * scale[k] + bias[k];
+            uint32_t first = (uint32_t)row * (uint32_t)r.length;
+            if (BYTES)
+                row_write_bytes<N, V, KERNEL_WARP>(r.to, first, r.length, v);
+            else
+                row_write<EPILOGUE_NONE, Y, N, V, KERNEL_WARP>(static_cast<Y *>(r.y), first,
+                                                               r.length, v, {});
+            row += step;
+        }
     }
 }
 
@@ -516,19 +546,32 @@ cudaError_t launch_norm_many(const struct kernel_call *call, const struct rows &
     dim3 block = block_of(call, r.n, KERNEL_WARP);
     int64_t warps = block.x / KERNEL_WARP,
             processors = call->multiprocessors > 0 ? call->multiprocessors : 132,
-            room = processors * norm_blocks(S::elements, S::wide, sizeof(T) == 4) * WARPS;
+            room = processors * norm_blocks(S::elements, sizeof(T) == 4) * WARPS;
     int64_t walkers = kernel_ceil_div(r.n, kernel_ceil_div(r.n, room));
-    return kernel_launch_early(norm_many<T, Y, S::elements, S::wide, BYTES>,
+    return kernel_launch_early(norm_many<T, Y, S::elements, BYTES>,
                                dim3((unsigned)kernel_ceil_div(walkers, warps)), block, 0, call, r);
+}
+
+template <class T, class Y, int MODE, bool BYTES, class S>
+cudaError_t launch_norm_kernel(const struct kernel_call *call, const struct rows &r,
+                               const struct epilogue &e, S)
+{
+    dim3 block = block_of(call, r.n, S::threads);
+    int64_t blocks = kernel_ceil_div(r.n, block.x / S::threads);
+    return kernel_launch_early(norm_kernel<T, Y, S::elements, S::wide, S::threads, MODE, BYTES>,
+                               dim3((unsigned)blocks), block, SCRATCH, call, r, e);
 }
 
 /* `wide`: with vectors. */
 template <class T>
 cudaError_t launch_norm_widened(const struct kernel_call *call, const struct rows &r, bool wide)
 {
-    auto launch = [&](auto t) { return launch_norm_many<T, float, false>(call, r, t); };
-    return wide ? row_dispatch_short<16 / sizeof(T)>(r.length, launch)
-                : row_dispatch_few_short<1>(r.length, launch);
+    if (wide)
+        return row_dispatch_short<16 / sizeof(T)>(
+            r.length, [&](auto t) { return launch_norm_many<T, float, false>(call, r, t); });
+    return row_dispatch_few_short<1>(r.length, [&](auto t) {
+        return launch_norm_kernel<T, float, EPILOGUE_NONE, false>(call, r, {}, t);
+    });
 }
 
 template <class T, bool BYTES>
@@ -538,17 +581,12 @@ cudaError_t launch_norm(const struct kernel_call *call, const struct rows &r,
     constexpr int V = 16 / sizeof(T);
     bool wide =
         r.length % V == 0 && aligned(r.x) && aligned(r.y) && aligned(r.scale) && aligned(r.bias);
-    auto launch = [&](auto t, auto mode) {
-        using S = decltype(t);
-        dim3 block = block_of(call, r.n, S::threads);
-        int64_t blocks = kernel_ceil_div(r.n, block.x / S::threads);
-        return kernel_launch_early(
-            norm_kernel<T, S::elements, S::wide, S::threads, decltype(mode)::value, BYTES>,
-            dim3((unsigned)blocks), block, SCRATCH, call, r, e);
+    auto plain = [&](auto t) {
+        return launch_norm_kernel<T, T, EPILOGUE_NONE, BYTES>(call, r, e, t);
     };
-    auto plain = [&](auto t) { return launch(t, epilogue_tag<EPILOGUE_NONE>()); };
     auto any = [&](auto t) {
-        return launch(t, epilogue_tag < BYTES ? EPILOGUE_NONE : EPILOGUE_ANY > ());
+        return launch_norm_kernel < T, T, BYTES ? EPILOGUE_NONE : EPILOGUE_ANY,
+               BYTES > (call, r, e, t);
     };
     if constexpr (!BYTES && sizeof(T) == 2)
         if (r.widen)
@@ -659,6 +697,7 @@ extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t
     r.scale = scale;
     r.bias = bias;
     r.epsilon = epsilon;
+    r.share = 1.0f / (float)r.length;
     r.rms = rms;
     switch (x->dtype) {
     case DTYPE_F16:
