@@ -226,6 +226,9 @@ uint32_t ir_node_input_add(struct ir_graph *graph, uint32_t node, uint32_t tenso
 /* Inputs of a CONV_PAIR, behind the first source and its weights. */
 enum { IR_PAIR_X2 = 2, IR_PAIR_W2 = 3, IR_PAIR_BIAS = 4 };
 
+/* Inputs of a NORM_MATMUL: what is normalised, the weights, and constants of either part. */
+enum { IR_NORMED_X, IR_NORMED_W, IR_NORMED_SCALE, IR_NORMED_SHIFT, IR_NORMED_BIAS };
+
 /* Number `at` of `n` that stand for an operand of spans (IR_OPERAND_SPANS) where none is known:
  * rows of sequences of IR_SPAN_SAMPLE rows, one behind the other. */
 enum { IR_SPAN_SAMPLE = 128 };

@@ -68,6 +68,9 @@ static const char *const cases[IR_OP_COUNT_] = {
                         "pads=1,1,1,1 then relu",
     [IR_OP_CONV_PAIR] = "y = conv_pair \"n\" (x FP32[1,2,2,2], w FP32[3,2,1,1], z FP32[1,1,3,4], v "
                         "FP32[3,1,1,1], b FP32[3]) strides=2,2 then relu",
+    [IR_OP_NORM_MATMUL] =
+        "y, h = norm_matmul \"n\" (x FP32[2,4], w FP32[4,3], s FP32[4], t FP32[4], "
+        "b FP32[3]) then relu",
     [IR_OP_PLUGIN] = "y = plugin \"n\" (x FP32[2,3]) words=" SAMPLE_WORDS,
 };
 
