@@ -137,7 +137,11 @@
     F(29, OWN_PAIR, own_pair, "own pair", "own",                                                   \
       OP(CONV_PAIR),                                                                               \
       "INT8 or UINT8 by scales on Hopper, the same for both sources, results of 8 bits; constant " \
-      "INT8 weights, channels of multiples of 16; Relu and limits inside")
+      "INT8 weights, channels of multiples of 16; Relu and limits inside")                         \
+    F(30, OWN_NORM_MATMUL, own_norm_matmul, "own norm matmul", "own",                              \
+      OP(NORM_MATMUL),                                                                             \
+      "16 bit on Hopper, few rows; constant weights, scale and shift, a depth of multiples of 8; " \
+      "bias, residual, Relu, Gelu, SiLU inside")
 /* clang-format on */
 
 enum cuda_family_id {
