@@ -413,12 +413,21 @@ bool rw_is_taken(struct rewrite *rw, const struct rewrite_fusion *f)
     return taken;
 }
 
+/* What the epilogue reads may have no other reader: it must not go before it is read again. */
 void rw_become_fusion(struct rewrite *rw, uint32_t node, const struct rewrite_fusion *f)
 {
+    const struct ir_node *n = ir_node(rw->graph, node);
+    uint32_t n_old = n->n_inputs;
+    const uint32_t *old = n->inputs;
+    for (uint32_t i = 0; i < n_old; i++)
+        if (old[i] != IR_NONE)
+            rw->uses[old[i]]++;
     rw_set_name(rw, node, f->first, f->second);
     rw_become(rw, node, f->op, f->n_inputs, f->inputs);
     f->attrs(rw, node, f->user);
     f->steps(rw, node, f->user);
+    for (uint32_t i = 0; i < n_old && cover_stack(rw); i++)
+        sweep(rw, drop_use(rw, old[i], 0));
 }
 
 void rw_set_ints(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32_t n,
