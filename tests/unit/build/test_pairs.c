@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of two convolutions, and products and the norms before them, as one node: each where it takes
- * less time than its parts, on a simulated device. */
+/* Sums of two convolutions, and products and the norms before them, as one node: each where it
+ * takes less time than its parts, on a simulated device. */
 #include <string.h>
 
 #include "base/compiler.h"
