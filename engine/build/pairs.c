@@ -6,6 +6,9 @@
 #include "base/cleanup.h"
 #include "engine/build/fuse.h"
 
+/* The passes that join two nodes. */
+static const uint32_t joining[] = {PASS_NUMBER_fuse_pair, PASS_NUMBER_fuse_norm};
+
 /* Without timing: the least numbers of a tensor that a sum does not store then. To write and to
  * read so many is 4 MiB of traffic, a microsecond on an H200, and a launch falls away. Smaller sums
  * may be one wave of few tiles, for which libraries have kernels that divide the depth. */
@@ -20,9 +23,18 @@ struct trial {
     bool by_size;
 };
 
-static bool is_large(const struct ir_graph *graph, const struct ir_node *node)
+static bool is_joined(const struct ir_node *node)
+{
+    return node->op == IR_OP_CONV_PAIR || node->op == IR_OP_NORM_MATMUL;
+}
+
+/* Says whether joining pays by sizes alone: always of a norm, for whose product kernels take few
+ * rows. */
+static bool is_fit(const struct ir_graph *graph, const struct ir_node *node)
 {
     size_t n;
+    if (node->op == IR_OP_NORM_MATMUL)
+        return true;
     return shape_elements(&ir_tensor(graph, node->outputs[0])->shape, &n) && n >= ELEMENTS_UNTIMED;
 }
 
@@ -37,21 +49,24 @@ static bool is_listed(const struct pass_pairs *list, const char *name)
 static bool takes(void *user, const struct ir_graph *graph, const struct ir_node *node)
 {
     const struct trial *t = user;
-    return (!t->only || is_listed(t->only, node->name)) && (!t->by_size || is_large(graph, node)) &&
+    return (!t->only || is_listed(t->only, node->name)) && (!t->by_size || is_fit(graph, node)) &&
            build_device_takes(t->options, graph, node);
 }
 
-/* A copy with such nodes, whose names are the copy's; NULL if there is none. */
+/* A copy with such nodes, whose names are the copy's; NULL if there is none. `tally` is by pass. */
 static enum status join(const struct ir_graph *graph, struct trial *trial,
-                        const struct log_sink *log, struct pass_pairs *made, struct ir_graph **out,
-                        struct error *err)
+                        const struct log_sink *log, struct pass_pairs *made,
+                        struct pass_tally *tally, struct ir_graph **out, struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *copy = NULL;
     struct pass_context context = {.pairs = made, .takes = takes, .takes_user = trial, .log = log};
     made->n = 0;
     *out = NULL;
     TRY(ir_graph_copy(graph, &copy, err));
-    TRY(pass_run(pass_find("fuse_pair"), copy, &context, err));
+    for (size_t i = 0; i < ARRAY_LEN(joining); i++)
+        TRY(pass_run(&passes[joining[i]], copy, &context, err));
+    if (tally)
+        memcpy(tally, context.tally, sizeof(context.tally));
     if (made->n)
         *out = STEAL(copy);
     return STATUS_OK;
@@ -132,7 +147,7 @@ struct watch {
 static void look_on(struct watch *w, const struct ir_graph *graph, const uint32_t *held)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++)
-        w->held = w->held || (ir_node(graph, i)->op == IR_OP_CONV_PAIR && held[i] & HALVES);
+        w->held = w->held || (is_joined(ir_node(graph, i)) && held[i] & HALVES);
 }
 
 static enum status watch_begin(void *user, const struct ir_graph *graph, uint32_t *held,
@@ -177,19 +192,21 @@ static enum status tune_last(struct ir_graph *graph, struct trial *trial,
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *copy = NULL;
     struct pass_pairs made;
+    struct pass_tally tally[PASS_COUNT];
     bool held = false;
-    TRY(join(graph, trial, tune->log, &made, &copy, err));
+    TRY(join(graph, trial, tune->log, &made, tally, &copy, err));
     if (copy)
         TRY(tune_watched(copy, tune, tuned, &held, err));
     if (held) {
-        log_write(tune->log, LOG_INFO, "fuse_pair: undone, as a layer is held back in FP32");
+        log_write(tune->log, LOG_INFO,
+                  "fuse_pair, fuse_norm: undone, as a layer is held back in FP32");
         ir_graph_free(STEAL(copy));
-        made.n = 0;
     }
     if (!copy)
         TRY(tune_graph(graph, tune, tuned, err));
-    report->passes[PASS_NUMBER_fuse_pair] = (struct pass_tally){made.n, (int32_t)made.n};
-    report->fused -= made.n;
+    for (size_t i = 0; i < ARRAY_LEN(joining); i++)
+        report->passes[joining[i]] = copy ? tally[joining[i]] : (struct pass_tally){0};
+    report->fused -= copy ? made.n : 0;
     *joined = STEAL(copy);
     return STATUS_OK;
 }
@@ -203,7 +220,7 @@ static enum status tune_timed(struct ir_graph *graph, const struct build_options
     struct pass_pairs pairs;
     struct tune_report trials = {0};
     CLEANUP(ir_graph_cleanup) struct ir_graph *together = NULL;
-    TRY(join(graph, &trial, NULL, &pairs, &together, err));
+    TRY(join(graph, &trial, NULL, &pairs, NULL, &together, err));
     if (!together)
         return tune_graph(graph, tune, tuned, err);
     TRY(try_both(graph, together, tune, &trials, &pairs, err));
@@ -222,7 +239,8 @@ enum status build_tune_pairs(struct ir_graph *graph, const struct build_options 
 {
     struct trial trial = {.options = options, .by_size = true};
     *joined = NULL;
-    /* No kernel is for FP8, and whether the one for INT8 takes a sum depends on its scales. */
+    /* No kernel is for FP8, and whether the one for INT8 takes a sum depends on its scales. No
+     * kernel for INT8 normalises: without times, 16 bits might be slower than two nodes. */
     bool guess = tune->no_timing && precision_is_8bit(options->precision);
     if (!options->device || !(options->device->backend->features & BACKEND_PAIRS) || guess ||
         options->precision == PRECISION_F8)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to engine/build: tunes a profile's graph, with sums of two convolutions as one product
- * (fuse_pair) where a device has a kernel for that and it takes less time.
+ * Private to engine/build: tunes a profile's graph, with sums of two convolutions (fuse_pair), and
+ * products and the norms before them (fuse_norm), as one node where a device has a kernel for that
+ * and it takes less time.
  *
  * Both graphs are tuned without the judge, one with all such nodes and one with none. A node that
  * takes longer than its two parts is left out; the graph with the others is tuned once more, with
  * times from the cache and with the judge. If the judge holds one of them back in FP32, which no
- * kernel for them has, the graph without any is tuned instead. Without timing, sizes decide.
+ * kernel for them has, the graph without any is tuned instead. Without timing, sizes decide on
+ * sums, and a product takes the norm wherever the device has a kernel for it.
  */
 #ifndef INFERD_ENGINE_BUILD_PAIRS_H
 #define INFERD_ENGINE_BUILD_PAIRS_H

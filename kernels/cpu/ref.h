@@ -228,8 +228,8 @@ void ref_matmul(bool trans_a, bool trans_b, double alpha, const struct tensor_vi
                 const struct tensor_view *y);
 
 /* h = layer_norm(x) over the last dim, y = h w + bias: x[..,K], w[K,N] or with trans_b [N,K],
- * scale[K], shift[K] or NULL, bias[N] or NULL, y[..,N], h like x or NULL. Floats. The scratch, for K
- * columns of x, is aligned to 8. */
+ * scale[K], shift[K] or NULL, bias[N] or NULL, y[..,N], h like x or NULL. Floats. The scratch, for
+ * K columns of x, is aligned to 8. */
 struct ref_norm_matmul {
     bool trans_b, rms;
     double epsilon;

@@ -155,14 +155,16 @@ static const struct rewrite_case cases[] = {
      "input t FP32[2,3,4,3]\n"
      "input x FP32[2,5,4,7]\n"
      "input z FP32[2,6,4,3]\n"
+     "e = unary \"e\" (z) func=exp\n"
      "c = conv \"c\" (x, v FP32[6,5,1,1]) strides=1,3\n"
-     "y = conv \"y\" (t, w FP32[6,3,1,1], b FP32[6]) then add(c), relu, mul(z)\n"
+     "y = conv \"y\" (t, w FP32[6,3,1,1], b FP32[6]) then add(c), relu, mul(e)\n"
      "output y\n",
      "input t FP32[2,3,4,3]\n"
      "input x FP32[2,5,4,7]\n"
      "input z FP32[2,6,4,3]\n"
+     "e FP32[2,6,4,3] = unary \"e\" (z) func=exp\n"
      "y FP32[2,6,4,3] = conv_pair \"c + y\" (t, w FP32[6,3,1,1], x, v FP32[6,5,1,1], b FP32[6]) "
-     "strides=1,3 then relu, mul(z)\n"
+     "strides=1,3 then relu, mul(e)\n"
      "output y\n",
      NULL},
     {"sums that stay two convolutions", "fuse_pair",
