@@ -21,7 +21,7 @@ using split::SLAB;
 
 constexpr int SEEN = STEP / 2; /* numbers of a step that a thread sees: half of a row's */
 constexpr int CHUNK = LANE;    /* numbers of 16 bytes */
-constexpr int PLACE = SLAB * sizeof(float2); /* a block's statistics, those of each row */
+constexpr int PLACE = SLAB * 2 * sizeof(float); /* a block's statistics, those of each row */
 constexpr int BLOCKS_MAX = 8;
 
 struct job : matmul::job {
@@ -29,7 +29,9 @@ struct job : matmul::job {
     const float *slope, *offset, *scale, *shift;
     void *h;
     int depth;
-    float epsilon, share; /* share: 1 / depth */
+    struct divider chunks;   /* of a row of h */
+    float share[BLOCKS_MAX]; /* of the depth that a block sees */
+    float epsilon, one;      /* one: 1 / depth */
     bool rms, h_whole;
 };
 
@@ -66,64 +68,82 @@ template <class T> struct operands : matmul::split_operands<T> {
 
 /* --- rows' statistics --- */
 
-/* So many numbers, their mean, and the squares of their deviations from it. */
+/* The mean of so many numbers, and the squares of their deviations from it. */
 struct moments {
-    float n, mean, squares;
-    __device__ __forceinline__ void merge(const moments &with)
-    {
-        float all = n + with.n, off = with.mean - mean;
-        float part = all > 0 ? with.n / all : 0;
-        squares += with.squares + off * off * n * part;
-        mean += off * part;
-        n = all;
-    }
+    float mean, squares;
 };
 
-/* Half of a row's numbers of a step, `left` of them, where tensor copies have put them; zeros
- * behind. */
-template <class T>
-__device__ __forceinline__ moments moments_of(const unsigned char *row, int in_eight, int half,
-                                              int left)
-{
-    float v[SEEN], sum = 0, squares = 0;
-#pragma unroll
-    for (int i = 0; i < SEEN; i += CHUNK) {
-        float part[CHUNK];
-        int chunk = (half * SEEN + i) / CHUNK ^ in_eight;
-        matmul::unpack<T>(*reinterpret_cast<const uint4 *>(row + 16 * chunk), part);
-#pragma unroll
-        for (int c = 0; c < CHUNK; c++)
-            sum += v[i + c] = part[c];
-    }
-    float mean = sum / (float)left;
-#pragma unroll
-    for (int i = 0; i < SEEN; i += CHUNK) {
-        float off = i < left ? mean : 0;
-#pragma unroll
-        for (int c = 0; c < CHUNK; c++)
-            squares = fmaf(v[i + c] - off, v[i + c] - off, squares);
-    }
-    return {(float)left, mean, squares};
-}
+/* Sums of numbers, less a number near their mean, and of the squares of that: of four chains, which
+ * do not wait for each other. */
+struct chains {
+    float near, sum[4], squares[4];
+    int n;
 
-/* How many of the depth's numbers a block sees. */
-__device__ __forceinline__ float numbers_of(const todo &j, int block)
-{
-    int steps = (j.job.deep.steps - block + j.blocks - 1) / j.blocks;
-    bool last = (j.job.deep.steps - 1) % j.blocks == block;
-    return (float)(steps * STEP - (last ? j.job.deep.steps * STEP - j.job.depth : 0));
-}
+    /* Half of a row's numbers of a step, `left` of them, from where tensor copies have put them;
+     * there are zeros behind. The first ones' mean is what is near. */
+    template <class T>
+    __device__ __forceinline__ void take(const unsigned char *row, int in_eight, int half, int left)
+    {
+        float v[SEEN];
+#pragma unroll
+        for (int i = 0; i < SEEN; i += CHUNK) {
+            float part[CHUNK];
+            int chunk = (half * SEEN + i) / CHUNK ^ in_eight;
+            matmul::unpack<T>(*reinterpret_cast<const uint4 *>(row + 16 * chunk), part);
+#pragma unroll
+            for (int c = 0; c < CHUNK; c++)
+                v[i + c] = part[c];
+        }
+        if (n == 0) {
+            float all[4] = {};
+#pragma unroll
+            for (int i = 0; i < SEEN; i++)
+                all[i % 4] += v[i];
+            near = __fdividef(all[0] + all[1] + (all[2] + all[3]), (float)left);
+        }
+        n += left;
+#pragma unroll
+        for (int i = 0; i < SEEN; i++) {
+            float off = i / CHUNK * CHUNK < left ? v[i] - near : 0;
+            sum[i % 4] += off;
+            squares[i % 4] = fmaf(off, off, squares[i % 4]);
+        }
+    }
+
+    /* With those of the thread that has the other half of the row. */
+    __device__ __forceinline__ moments done() const
+    {
+        float s = sum[0] + sum[1] + (sum[2] + sum[3]);
+        float q = squares[0] + squares[1] + (squares[2] + squares[3]);
+        float mean = n > 0 ? near + __fdividef(s, (float)n) : 0;
+        q = n > 0 ? fmaxf(q - __fdividef(s * s, (float)n), 0) : 0;
+        float others = (float)__shfl_xor_sync(UINT32_MAX, n, 1), all = (float)n + others;
+        float off = __shfl_xor_sync(UINT32_MAX, mean, 1) - mean;
+        float part = all > 0 ? __fdividef(others, all) : 0;
+        q += __shfl_xor_sync(UINT32_MAX, q, 1) + off * off * (float)n * part;
+        return {fmaf(off, part, mean), q};
+    }
+};
 
 /* A row's mean, and 1 / its deviation, of what all blocks have sent. */
 __device__ __forceinline__ float2 statistics_of(const unsigned char *sent, const todo &j, int row)
 {
-    moments all = {0, 0, 0};
-    for (int block = 0; block < j.blocks; block++) {
-        float2 one = *reinterpret_cast<const float2 *>(sent + block * PLACE + row * sizeof(one));
-        all.merge({numbers_of(j, block), one.x, one.y});
+    float mean = 0, squares = 0;
+    moments of[BLOCKS_MAX];
+#pragma unroll
+    for (int b = 0; b < BLOCKS_MAX; b++) {
+        of[b] =
+            b < j.blocks
+                ? *reinterpret_cast<const moments *>(sent + b * PLACE + row * (int)sizeof(moments))
+                : moments{0, 0};
+        mean = fmaf(j.job.share[b], of[b].mean, mean);
     }
-    float squares = all.squares * j.job.share + (j.job.rms ? all.mean * all.mean : 0);
-    return make_float2(j.job.rms ? 0 : all.mean, rsqrtf(squares + j.job.epsilon));
+#pragma unroll
+    for (int b = 0; b < BLOCKS_MAX; b++) {
+        float off = of[b].mean - (j.job.rms ? 0 : mean);
+        squares = fmaf(of[b].squares, j.job.one, fmaf(j.job.share[b], off * off, squares));
+    }
+    return make_float2(j.job.rms ? 0 : mean, rsqrtf(squares + j.job.epsilon));
 }
 
 /* --- h --- */
@@ -131,22 +151,23 @@ __device__ __forceinline__ float2 statistics_of(const unsigned char *sent, const
 /* The block's share of the tile's rows of h: of all chunks, those that begin with its threads'
  * first ones. Only blocks that finish units know the statistics. */
 struct share {
-    int at, step, end, a_row; /* in chunks; a_row: of a row */
+    int at, step, end; /* in chunks */
+    uint32_t row, column;
     __device__ __forceinline__ share(const todo &j, const split::place &place)
+        : at(0), step(0), end(0), row(0), column(0)
     {
         int blocks = min(j.blocks, place.units);
-        a_row = j.job.depth / CHUNK;
+        if (!j.job.h || place.rank >= blocks)
+            return;
         at = (place.n * blocks + place.rank) * HOPPER_WARPGROUP + (int)threadIdx.x;
         step = j.job.n_tiles * blocks * HOPPER_WARPGROUP;
-        end = j.job.h && place.rank < blocks ? min(SLAB, j.job.rows - place.row) * a_row : 0;
+        end = min(SLAB, j.job.rows - place.row) * (j.job.depth / CHUNK);
+        find(j.job);
     }
-    __device__ __forceinline__ int row() const
+    __device__ __forceinline__ void find(const job &j)
     {
-        return at / a_row;
-    }
-    __device__ __forceinline__ int column() const
-    {
-        return at % a_row * CHUNK;
+        row = divider_split(j.chunks, (uint32_t)at, &column);
+        column *= CHUNK;
     }
 };
 
@@ -177,7 +198,7 @@ struct chunk {
 /* --- the watch of split.cuh --- */
 
 template <class T> struct watch {
-    moments seen;
+    chains seen;
     share mine;
     chunk first; /* comes while products are made */
 
@@ -187,10 +208,10 @@ template <class T> struct watch {
     }
 
     __device__ __forceinline__ watch(const todo &j, const split::place &at)
-        : seen{0, 0, 0}, mine(j, at), first{}
+        : seen{}, mine(j, at), first{}
     {
         if (mine.at < mine.end)
-            first.fetch(j.job, at.row + mine.row(), mine.column());
+            first.fetch(j.job, at.row + (int)mine.row, (int)mine.column);
     }
 
     __device__ __forceinline__ void step(const todo &j, const unsigned char *stage, int k)
@@ -198,7 +219,7 @@ template <class T> struct watch {
         int row = (int)threadIdx.x / 2, half = (int)threadIdx.x % 2;
         int left = min(SEEN, j.job.depth - k * STEP - half * SEEN); /* whole chunks */
         if (row < j.tall && left > 0)
-            seen.merge(moments_of<T>(stage + row * matmul::LINE, row % 8, half, left));
+            seen.template take<T>(stage + row * matmul::LINE, row % 8, half, left);
     }
 
     /* The four threads of two rows send both to all blocks that finish units. */
@@ -206,16 +227,14 @@ template <class T> struct watch {
     __device__ __forceinline__ void send(const Ring &r, const todo &j, const split::place &at)
     {
         int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 4 * 2;
-        seen.merge({__shfl_xor_sync(UINT32_MAX, seen.n, 1),
-                    __shfl_xor_sync(UINT32_MAX, seen.mean, 1),
-                    __shfl_xor_sync(UINT32_MAX, seen.squares, 1)});
-        float mean = __shfl_xor_sync(UINT32_MAX, seen.mean, 2);
-        float squares = __shfl_xor_sync(UINT32_MAX, seen.squares, 2);
+        moments mine = seen.done();
+        float mean = __shfl_xor_sync(UINT32_MAX, mine.mean, 2);
+        float squares = __shfl_xor_sync(UINT32_MAX, mine.squares, 2);
         bool second = lane % 4 >= 2; /* of the two rows */
-        float4 two = second ? make_float4(mean, squares, seen.mean, seen.squares)
-                            : make_float4(seen.mean, seen.squares, mean, squares);
+        float4 two = second ? make_float4(mean, squares, mine.mean, mine.squares)
+                            : make_float4(mine.mean, mine.squares, mean, squares);
         for (int block = lane % 4; block < min(j.blocks, at.units); block += 4)
-            peer_push(r.beside + at.rank * PLACE + row * (int)sizeof(float2),
+            peer_push(r.beside + at.rank * PLACE + row * (int)sizeof(moments),
                       make_uint4(__float_as_uint(two.x), __float_as_uint(two.y),
                                  __float_as_uint(two.z), __float_as_uint(two.w)),
                       r.come, block);
@@ -231,15 +250,15 @@ template <class T> struct watch {
     template <class Ring>
     __device__ __forceinline__ void leave(const Ring &r, const todo &j, const split::place &at)
     {
-        for (; mine.at < mine.end; mine.at += mine.step) {
-            int row = mine.row();
-            first.template store<T>(j.job, at.row + row, mine.column(),
-                                    statistics_of(r.beside, j, row));
-            if (mine.at + mine.step < mine.end) {
-                share next = mine;
-                next.at += mine.step;
-                first.fetch(j.job, at.row + next.row(), next.column());
+        while (mine.at < mine.end) {
+            int row = (int)mine.row, column = (int)mine.column;
+            chunk now = first;
+            mine.at += mine.step;
+            if (mine.at < mine.end) {
+                mine.find(j.job);
+                first.fetch(j.job, at.row + (int)mine.row, (int)mine.column);
             }
+            now.template store<T>(j.job, at.row + row, column, statistics_of(r.beside, j, row));
         }
     }
 };
@@ -285,9 +304,21 @@ template <class S> struct job job_of(const struct kernel_norm_matmul &p)
     j.h_whole = (uintptr_t)p.h % 16 == 0;
     j.depth = (int)p.product.depth;
     j.epsilon = p.epsilon;
-    j.share = 1.0f / (float)p.product.depth;
+    j.chunks = divider_make((uint32_t)(p.product.depth / CHUNK));
+    j.one = 1.0f / (float)p.product.depth;
     j.rms = p.rms;
     return j;
+}
+
+/* Block b sees steps b, b + blocks, .. of the depth; the last step of all may be a part of one. */
+void share_depth(struct job *j, int blocks)
+{
+    for (int b = 0; b < blocks; b++) {
+        int steps = (j->deep.steps - b + blocks - 1) / blocks;
+        bool last = (j->deep.steps - 1) % blocks == b;
+        int numbers = steps * STEP - (last ? j->deep.steps * STEP - j->depth : 0);
+        j->share[b] = (float)numbers / (float)j->depth;
+    }
 }
 
 template <class S, int BLOCKS>
@@ -303,6 +334,7 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_nor
     j.job.deep = hopper_sources_depth(&from);
     if (!split::is_for(call, BLOCKS, (int64_t)j.job.m_tiles * j.job.n_tiles, j.job.deep.steps))
         return cudaErrorNotSupported;
+    share_depth(&j.job, BLOCKS);
     return call->dry ? cudaSuccess : split::launch<S>(call, from, j);
 }
 

@@ -196,12 +196,12 @@ template <class S> struct work {
                            k != first || i > 0);
             wgmma_commit();
             wgmma_hold(sum);
-            watch.step(j, r.stages + t.at * S::STAGE, k);
             if (before >= 0) {
                 wgmma_wait<1>();
                 if (threadIdx.x % 32 == 0)
                     mbarrier_arrive(r.empty + before);
             }
+            watch.step(j, r.stages + t.at * S::STAGE, k);
             before = t.at;
             t.next(S::STAGES);
         }
