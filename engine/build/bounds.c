@@ -41,13 +41,15 @@ static uint64_t joined_bytes(const struct ir_graph *g, const struct ir_node *nod
     return bytes;
 }
 
-/* A reshape renames the bytes of its input and adds none. A slice may be read where it is, and
- * what is joined may be written where it is to be (parts.h). */
+/* A reshape, or a cast to the type that is there, renames the bytes of its input and adds none. A
+ * slice may be read where it is, and what is joined may be written where it is to be (parts.h). */
 static uint64_t made_bytes(const struct ir_graph *g, uint32_t tensor)
 {
     const struct ir_tensor *t = ir_tensor(g, tensor);
     const struct ir_node *node = t->producer == IR_NONE ? NULL : ir_node(g, t->producer);
-    if (!node || ir_op_has(node->op, IR_TRAIT_RENAMES) || ir_op_has(node->op, IR_TRAIT_CUTS))
+    if (!node || ir_op_has(node->op, IR_TRAIT_CUTS) ||
+        (ir_op_has(node->op, IR_TRAIT_RENAMES) &&
+         (node->op != IR_OP_CAST || ir_tensor(g, node->inputs[0])->bytes == t->bytes)))
         return 0;
     bool joins = ir_op_has(node->op, IR_TRAIT_JOINS) && !node->n_epilogue;
     uint64_t there = joins ? joined_bytes(g, node) : 0;

@@ -324,8 +324,9 @@ int64_t ir_layout_multiple(enum ir_layout layout);
 bool ir_layouts_agree(const struct shape *shape, enum ir_layout a, enum ir_layout b);
 /* Says whether a node with the trait RENAMES writes the bytes that it reads, if its first input and
  * its output have these formats: a reshape between plain tensors, a reformat between layouts that
- * agree, a transpose that moves channels to where the other layout has them, a quantisation of what
- * is stored in 8 bits by the same scale. */
+ * agree, a transpose that moves channels to where the other layout has them, a cast of what is
+ * stored in the other type already, a quantisation of what is stored in 8 bits by the same
+ * scale. */
 bool ir_node_renames(const struct ir_graph *graph, const struct ir_node *node,
                      struct ir_format from, struct ir_format to);
 /* Says whether a part of a tensor, stored by itself in the same layout, is one run of the bytes of

@@ -155,9 +155,10 @@ bool ir_node_renames(const struct ir_graph *graph, const struct ir_node *node,
 {
     if (!ir_op_has(node->op, IR_TRAIT_RENAMES) || node->n_inputs == 0 ||
         node->inputs[0] == IR_NONE || node->n_outputs != 1 || from.dtype != to.dtype ||
-        !same_meaning(graph, node, from.scale, to.scale))
+        node->n_epilogue || !same_meaning(graph, node, from.scale, to.scale))
         return false;
     switch (node->op) {
+    case IR_OP_CAST:
     case IR_OP_REFORMAT:
     case IR_OP_QUANTIZE:
     case IR_OP_DEQUANTIZE:

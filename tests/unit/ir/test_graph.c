@@ -390,6 +390,28 @@ static void rows_of_ops_are_whole(void **state)
     assert_null(ir_op_attr(IR_OP_CONV, IR_ATTR_AXIS));
 }
 
+/* A cast to a type in which its input is stored already is no work. */
+static void casts_rename_what_is_stored_so(void **state)
+{
+    (void)state;
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = input(g, "x", SHAPE(2, 3, 4, 4));
+    uint32_t node = ir_node_add(g, IR_OP_CAST, "cast", 1, &x);
+    assert_true(ir_attr_set_int(g, node, IR_ATTR_TO, DTYPE_F16));
+    apply(g, node, "y");
+    const struct ir_format half = {.dtype = DTYPE_F16}, full = {.dtype = DTYPE_F32};
+    struct ir_format last = half;
+    last.layout = IR_LAYOUT_CHANNELS_LAST;
+    assert_true(ir_node_renames(g, ir_node(g, node), half, half));
+    assert_true(ir_node_renames(g, ir_node(g, node), last, last));
+    assert_false(ir_node_renames(g, ir_node(g, node), full, half));
+    assert_false(ir_node_renames(g, ir_node(g, node), half, last));
+    struct ir_epilogue step = {.kind = IR_EPILOGUE_UNARY, .func = IR_UNARY_RELU};
+    assert_true(ir_epilogue_add(g, node, step, IR_NONE));
+    assert_false(ir_node_renames(g, ir_node(g, node), half, half));
+    ir_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +427,7 @@ int main(void)
         cmocka_unit_test(held_objects_are_released_once),
         cmocka_unit_test(layouts_have_sizes),
         cmocka_unit_test(layouts_agree_as_bytes_do),
+        cmocka_unit_test(casts_rename_what_is_stored_so),
         cmocka_unit_test(every_number_has_a_name),
         cmocka_unit_test(rows_of_ops_are_whole),
     };
