@@ -143,7 +143,7 @@ struct no_watch {
     template <class Job> __device__ __forceinline__ no_watch(const Job &, const place &)
     {
     }
-    /* Sees rows' numbers of step k, which lie at `stage`, while they are multiplied. */
+    /* Sees the rows' numbers of a step, from where they lie, while they are multiplied. */
     template <class Job>
     __device__ __forceinline__ void step(const Job &, const unsigned char *, int)
     {
