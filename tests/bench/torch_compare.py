@@ -3,10 +3,11 @@
 """inferd beside PyTorch on one device, from torch's own exports: torch_compare.py [options]
 
 For each model: our time for each batch (plans tuned, and as they are without tuning) beside PyTorch
-eager and torch.compile in its default mode, both fp16, channels last, under a CUDA graph, inputs
-resident; the error of ours and of PyTorch's fp16 beside its fp32 (max |d| / max |y|). A process a
-model (torch_measure.py); the table and the JSON in --out are written anew after each, and the run
-ends after --minutes with what there is. `--device cpu --small` tries all of it without a GPU."""
+eager and torch.compile in its default mode; all are fp16 and give fp16, PyTorch's channels last and
+under a CUDA graph, inputs resident. Beside that the error of ours and of PyTorch's fp16 beside its
+fp32 (max |d| / max |y|). A process a model (torch_measure.py); the table and the JSON in --out are
+written anew after each, and the run ends after --minutes with what there is. `--device cpu --small`
+tries all of it without a GPU."""
 import argparse
 import concurrent.futures
 import json

@@ -94,7 +94,7 @@ def arrays(out):
 
 def worst_error(got, wanted):
     """max |d| / max |y| of the worst output; NaN where there is one."""
-    return float(np.max([np.abs(g - w).max() / max(np.abs(w).max(), 1e-30)
+    return float(np.max([np.abs(g.astype(np.float32) - w).max() / max(np.abs(w).max(), 1e-30)
                          for g, w in zip(got, wanted)]))
 
 
@@ -103,6 +103,7 @@ class Ours:
 
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
+        self.outputs = []  # names
         self.model = folder / "model.onnx"
 
     def call(self, *words):
@@ -112,6 +113,12 @@ class Ours:
             raise RuntimeError(f"inferctl {words[0]}: {done.stderr.strip()[-300:]}")
         return done.stdout
 
+    def output_types(self):
+        """PyTorch's fp16 model gives fp16, so ours does."""
+        if not self.args.device.startswith("cuda") or self.args.precision != "fp16":
+            return []
+        return [word for name in self.outputs for word in ("--output-type", f"{name}=fp16")]
+
     def build(self, kind):
         plan = self.folder / f"{kind}.plan"
         words = ["--no-tune", "--timing-cache", ""] if kind == "untuned" else \
@@ -119,7 +126,7 @@ class Ours:
         begun = time.monotonic()
         self.call("build", self.model, "-o", plan, "--device", self.args.device, "--precision",
                   self.args.precision, "--batch", ",".join(map(str, self.args.batches)), *words,
-                  *self.args.build_extra)
+                  *self.output_types(), *self.args.build_extra)
         return plan, time.monotonic() - begun
 
     def run(self, plan, made, feeds):
@@ -184,6 +191,7 @@ class Measure:
         args = self.args
         self.keep()
         made = torch_models.make(args.model, args.small)
+        self.ours.outputs = made.outputs
         feeds = {batch: made.draw(batch) for batch in args.batches}
         largest = max(args.batches)
         with self.step("export"):
