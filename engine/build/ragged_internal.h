@@ -4,6 +4,7 @@
  *
  *   ragged.c          imports, proofs, and what the plan says
  *   ragged_rewrite.c  the rewriting of a graph
+ *   ragged_places.c   the part of it that constants by places need
  */
 #ifndef INFERD_ENGINE_BUILD_RAGGED_INTERNAL_H
 #define INFERD_ENGINE_BUILD_RAGGED_INTERNAL_H
@@ -49,7 +50,29 @@ enum status ragged_drop_masks(struct ragged_forms *f, struct error *err);
  * off: it is an input of these graphs. */
 enum status ragged_rewrite(struct ragged_forms *f, struct error *err);
 
+/* Puts tables that positions are looked up in where constants have a row for each place. */
+enum status ragged_gather_constants(struct ragged_forms *f, struct error *err);
+
 /* Joins what was cut off, and makes inputs and outputs of `graph` flat. */
 enum status ragged_finish(struct ragged_forms *f, struct error *err);
+
+/* --- helpers of the rewriting --- */
+
+/* Refuses the model for what the layer does. */
+PRINTF(3, 4)
+enum status ragged_refuse(struct error *err, const char *layer, const char *fmt, ...);
+enum status ragged_no_memory(struct error *err);
+
+/* Whether the tensor has another shape in the other form. */
+bool ragged_differs(const struct ir_graph *a, const struct ir_graph *b, uint32_t tensor);
+
+/* The input of that name; it is made if need be. IR_NONE: no memory, or too many inputs. */
+uint32_t ragged_input_of(struct ir_graph *graph, const char *name, const struct shape *shape);
+
+/* Add a node, and give its output; IR_NONE, and the error, if that fails. */
+uint32_t ragged_add_reshape(struct ir_graph *graph, const char *name, uint32_t input,
+                            const struct shape *shape, struct error *err);
+uint32_t ragged_add_gather(struct ir_graph *graph, const char *name, uint32_t from, uint32_t by,
+                           struct error *err);
 
 #endif

@@ -8,8 +8,7 @@
 #include "engine/build/ragged_internal.h"
 #include "engine/passes/pass.h"
 
-PRINTF(3, 4)
-static enum status refuse(struct error *err, const char *layer, const char *fmt, ...)
+enum status ragged_refuse(struct error *err, const char *layer, const char *fmt, ...)
 {
     char why[192];
     va_list args;
@@ -19,14 +18,14 @@ static enum status refuse(struct error *err, const char *layer, const char *fmt,
     return error_set(err, STATUS_UNIMPLEMENTED, "--ragged: layer '%.100s' %s", layer, why);
 }
 
-static enum status no_memory(struct error *err)
+enum status ragged_no_memory(struct error *err)
 {
     return error_no_memory(err, "the builder");
 }
 
 /* --- what depends on what --- */
 
-static bool differs(const struct ir_graph *a, const struct ir_graph *b, uint32_t tensor)
+bool ragged_differs(const struct ir_graph *a, const struct ir_graph *b, uint32_t tensor)
 {
     return !shape_equal(&ir_tensor(a, tensor)->shape, &ir_tensor(b, tensor)->shape);
 }
@@ -36,8 +35,8 @@ static bool find_tokens(struct ragged_forms *f)
 {
     f->tokens = arena_array(f->graph->arena, (size_t)f->graph->n_tensors + 1, sizeof(*f->tokens));
     for (uint32_t i = 0; f->tokens && i < f->graph->n_tensors; i++)
-        f->tokens[i] =
-            differs(f->graph, f->longer, i) && !ir_tensor_is_constant(ir_tensor(f->graph, i));
+        f->tokens[i] = ragged_differs(f->graph, f->longer, i) &&
+                       !ir_tensor_is_constant(ir_tensor(f->graph, i));
     return f->tokens != NULL;
 }
 
@@ -71,11 +70,11 @@ static enum status drop_mask(struct ir_graph *graph, struct ir_node *node, bool 
         return STATUS_OK;
     const struct ir_tensor *mask = ir_tensor(graph, node->inputs[3]);
     if (!any && !ir_tensor_is_constant(mask))
-        return refuse(err, node->name,
-                      "has a mask that is computed from more than the mask input, "
-                      "or is too large for so many tokens");
+        return ragged_refuse(err, node->name,
+                             "has a mask that is computed from more than the mask input, "
+                             "or is too large for so many tokens");
     if (!any && !hides_nothing(mask))
-        return refuse(err, node->name, "adds numbers to its scores that depend on places");
+        return ragged_refuse(err, node->name, "adds numbers to its scores that depend on places");
     node->inputs[3] = IR_NONE;
     return STATUS_OK;
 }
@@ -107,8 +106,7 @@ static uint32_t input_add(struct ir_graph *graph, const char *name, const struct
     return id;
 }
 
-/* The input of that name; it is made if need be. */
-static uint32_t input_of(struct ir_graph *graph, const char *name, const struct shape *shape)
+uint32_t ragged_input_of(struct ir_graph *graph, const char *name, const struct shape *shape)
 {
     for (uint32_t i = 0; i < graph->n_inputs; i++)
         if (!strcmp(ir_tensor(graph, graph->inputs[i])->name, name))
@@ -123,20 +121,20 @@ static uint32_t add_node(struct ir_graph *graph, enum ir_op op, const char *name
 {
     uint32_t node = ir_node_add(graph, op, name, n, inputs);
     if (node == IR_NONE || !ir_attr_set_ints(graph, node, key, n_values, values)) {
-        no_memory(err);
+        ragged_no_memory(err);
         return IR_NONE;
     }
     return ir_infer_apply(graph, node, &name, 1, err) ? IR_NONE : ir_node(graph, node)->outputs[0];
 }
 
-static uint32_t add_reshape(struct ir_graph *graph, const char *name, uint32_t input,
+uint32_t ragged_add_reshape(struct ir_graph *graph, const char *name, uint32_t input,
                             const struct shape *shape, struct error *err)
 {
     return add_node(graph, IR_OP_RESHAPE, name, 1, &input, IR_ATTR_SHAPE, shape->rank, shape->dim,
                     err);
 }
 
-static uint32_t add_gather(struct ir_graph *graph, const char *name, uint32_t from,
+uint32_t ragged_add_gather(struct ir_graph *graph, const char *name, uint32_t from,
                            uint32_t indices, struct error *err)
 {
     const uint32_t inputs[] = {from, indices};
@@ -158,7 +156,7 @@ static enum status put_rows_first(struct ir_graph *graph, uint32_t index, uint32
     uint32_t turned = add_node(graph, IR_OP_TRANSPOSE, name, 1, &from, IR_ATTR_PERM, 4, perm, err);
     if (turned == IR_NONE)
         return err->status;
-    uint32_t made = add_reshape(graph, name, turned, &rows, err);
+    uint32_t made = ragged_add_reshape(graph, name, turned, &rows, err);
     if (made == IR_NONE)
         return err->status;
     ir_node(graph, index)->inputs[input] = made;
@@ -169,21 +167,21 @@ static enum status join_attention(struct ir_graph *graph, int64_t n, int64_t s, 
                                   struct error *err)
 {
     const struct shape shape = {.rank = 3, .dim = {n, s, 2}};
-    uint32_t spans = input_of(graph, RAGGED_SPANS, &shape);
+    uint32_t spans = ragged_input_of(graph, RAGGED_SPANS, &shape);
     if (spans == IR_NONE)
-        return no_memory(err);
+        return ragged_no_memory(err);
     for (uint32_t i = 0; i < 3 && i < ir_node(graph, index)->n_inputs; i++) {
         uint32_t input = ir_node(graph, index)->inputs[i];
         const struct shape *own = input == IR_NONE ? NULL : &ir_tensor(graph, input)->shape;
         if (own && (own->dim[0] != n || own->dim[own->rank - 2] != s))
-            return refuse(err, ir_node(graph, index)->name,
-                          "attends to something else than the tokens of its sequence");
+            return ragged_refuse(err, ir_node(graph, index)->name,
+                                 "attends to something else than the tokens of its sequence");
         if (own && own->rank == 4)
             TRY(put_rows_first(graph, index, i, err));
     }
     while (ir_node(graph, index)->n_inputs < 5)
         if (ir_node_input_add(graph, index, IR_NONE) == IR_NONE)
-            return no_memory(err);
+            return ragged_no_memory(err);
     ir_node(graph, index)->inputs[4] = spans;
     return STATUS_OK;
 }
@@ -196,152 +194,6 @@ static enum status join_attentions(struct ragged_forms *f, struct error *err)
         TRY(join_attention(f->graph, f->n, f->s, i, err));
         TRY(join_attention(f->longer, f->n, f->other, i, err));
     }
-    return STATUS_OK;
-}
-
-/* --- constants by places --- */
-
-/* A name for people of who reads the tensor. */
-static const char *reader_of(const struct ir_graph *graph, uint32_t tensor)
-{
-    for (uint32_t i = 0; i < graph->n_nodes; i++)
-        for (uint32_t k = 0; k < ir_node(graph, i)->n_inputs; k++)
-            if (ir_node(graph, i)->inputs[k] == tensor)
-                return ir_node(graph, i)->name;
-    return ir_tensor(graph, tensor)->name;
-}
-
-/* Finds the dimension of places of a constant. Before it are ones, or it is the second one behind
- * that of sequences, which are all the same. False: it is neither. */
-static bool find_places(const struct ragged_forms *f, uint32_t tensor, uint32_t *axis)
-{
-    const struct shape *a = &ir_tensor(f->graph, tensor)->shape;
-    const struct shape *b = &ir_tensor(f->longer, tensor)->shape;
-    const struct shape *c = &ir_tensor(f->more, tensor)->shape;
-    bool repeats = a->rank > 1 && a->dim[0] == f->n && c->dim[0] == f->n + 1 && b->dim[0] == f->n;
-    uint32_t d = repeats;
-    while (!repeats && d < a->rank && a->dim[d] == b->dim[d] && a->dim[d] == 1)
-        d++;
-    if (a->rank != b->rank || d == a->rank || a->dim[d] != f->s || b->dim[d] != f->other)
-        return false;
-    for (uint32_t i = 0; i < a->rank; i++)
-        if ((i != d && a->dim[i] != b->dim[i]) || (i != 0 && a->dim[i] != c->dim[i]))
-            return false;
-    *axis = d;
-    return repeats || a->dim[0] == c->dim[0];
-}
-
-/* Whether the constant is the same for all sequences, of which it has `n`. */
-static bool repeats_itself(const struct ir_tensor *t, int64_t n)
-{
-    size_t one = t->bytes / (size_t)n;
-    for (int64_t i = 1; i < n; i++)
-        if (memcmp(t->data, (const char *)t->data + (size_t)i * one, one) != 0)
-            return false;
-    return true;
-}
-
-/* Gathers the table by positions: [n,s,..], with ones between if the constant had them. */
-static uint32_t gather_table(struct ir_graph *graph, int64_t n, int64_t s, uint32_t axis,
-                             const struct ir_tensor *table, struct error *err)
-{
-    const struct shape positions = {.rank = 2, .dim = {n, s}};
-    struct shape flat = {.rank = table->shape.rank - axis}, wide = {.rank = 0};
-    size_t bytes = table->bytes / (size_t)(axis == 1 ? table->shape.dim[0] : 1);
-    memcpy(flat.dim, table->shape.dim + axis, flat.rank * sizeof(flat.dim[0]));
-    wide.dim[wide.rank++] = n;
-    for (uint32_t d = 1; d < axis; d++)
-        wide.dim[wide.rank++] = 1;
-    wide.dim[wide.rank++] = s;
-    for (uint32_t d = 1; d < flat.rank && wide.rank < SHAPE_MAX_RANK; d++)
-        wide.dim[wide.rank++] = flat.dim[d];
-    void *data = arena_array(graph->arena, bytes + 1, 1);
-    uint32_t by = input_of(graph, RAGGED_POSITIONS, &positions);
-    if (!data || by == IR_NONE) {
-        no_memory(err);
-        return IR_NONE;
-    }
-    memcpy(data, table->data, bytes);
-    uint32_t constant = ir_constant_add(graph, table->name, table->dtype, &flat, data);
-    if (constant == IR_NONE) {
-        no_memory(err);
-        return IR_NONE;
-    }
-    uint32_t made = add_gather(graph, "ragged: by position", constant, by, err);
-    if (made == IR_NONE || axis < 2)
-        return made;
-    return add_reshape(graph, "ragged: by position", made, &wide, err);
-}
-
-/* The constant in the form of the longest sequences: what the same node reads there. Its number may
- * be another one, since smaller constants are made sooner. */
-static const struct ir_tensor *longest_of(const struct ragged_forms *f, uint32_t id)
-{
-    for (uint32_t i = 0; f->most && i < f->graph->n_nodes; i++) {
-        const struct ir_node *node = ir_node(f->graph, i), *there = ir_node(f->most, i);
-        for (uint32_t k = 0; k < node->n_inputs; k++)
-            if (node->inputs[k] == id && there->op == node->op && k < there->n_inputs &&
-                there->inputs[k] != IR_NONE)
-                return ir_tensor(f->most, there->inputs[k]);
-    }
-    return ir_tensor(f->graph, id);
-}
-
-/* Whether the table of a constant, of which it has a copy for each sequence or only one, begins
- * with another one. */
-static bool begins_with(const struct ir_tensor *table, const struct ir_tensor *t, uint32_t axis)
-{
-    size_t all = table->bytes / (size_t)(axis == 1 ? table->shape.dim[0] : 1);
-    size_t own = t->bytes / (size_t)(axis == 1 ? t->shape.dim[0] : 1);
-    return !memcmp(table->data, t->data, MIN(all, own));
-}
-
-/* Whether the constant has a row for each place that there may be, and else the form of `t`. */
-static bool is_table(const struct ragged_forms *f, const struct ir_tensor *table,
-                     const struct ir_tensor *t, uint32_t axis)
-{
-    bool same = ir_tensor_is_constant(table) && table->dtype == t->dtype &&
-                table->shape.rank == t->shape.rank && table->shape.dim[axis] == f->length;
-    for (uint32_t d = axis + 1; same && d < t->shape.rank; d++)
-        same = table->shape.dim[d] == t->shape.dim[d];
-    return same;
-}
-
-static enum status gather_constant(struct ragged_forms *f, uint32_t id, struct error *err)
-{
-    const struct ir_tensor *a = ir_tensor(f->graph, id), *b = ir_tensor(f->longer, id);
-    uint32_t axis;
-    if (!find_places(f, id, &axis))
-        return refuse(err, reader_of(f->graph, id),
-                      "reads a constant that depends on the number of tokens in more than one way");
-    const struct ir_tensor table = *longest_of(f, id);
-    if (!is_table(f, &table, a, axis) || !begins_with(&table, a, axis) ||
-        !begins_with(&table, b, axis))
-        return refuse(err, reader_of(f->graph, id),
-                      "reads a constant that is another one for another number of tokens");
-    const struct ir_tensor *const all[] = {a, b, &table};
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        if (!repeats_itself(all[i], axis == 1 ? all[i]->shape.dim[0] : 1))
-            return refuse(err, reader_of(f->graph, id),
-                          "reads a constant that tells sequences apart");
-    uint32_t in_graph = gather_table(f->graph, f->n, f->s, axis, &table, err);
-    if (in_graph == IR_NONE)
-        return err->status;
-    uint32_t in_longer = gather_table(f->longer, f->n, f->other, axis, &table, err);
-    if (in_longer == IR_NONE)
-        return err->status;
-    ir_replace_uses(f->graph, id, in_graph);
-    ir_replace_uses(f->longer, id, in_longer);
-    return STATUS_OK;
-}
-
-static enum status gather_constants(struct ragged_forms *f, struct error *err)
-{
-    uint32_t n = f->graph->n_tensors; /* of the model */
-    for (uint32_t id = 0; id < n; id++)
-        if (ir_tensor_is_constant(ir_tensor(f->graph, id)) && differs(f->graph, f->longer, id) &&
-            ir_tensor_uses(f->graph, id))
-            TRY(gather_constant(f, id, err));
     return STATUS_OK;
 }
 
@@ -440,14 +292,14 @@ static enum status cut_pick(struct ragged_forms *f, uint32_t index, uint32_t las
     const char *name = ir_node(f->graph, index)->name;
     uint32_t from = ir_node(f->graph, index)->inputs[0], to = ir_node(f->graph, last)->outputs[0];
     if (f->n_picks == RAGGED_PICKS_MAX)
-        return refuse(err, name, "is one too many of those that join tokens");
+        return ragged_refuse(err, name, "is one too many of those that join tokens");
     f->picks[f->n_picks++] = (struct ragged_pick){kind, from, to, name};
     if (index != last) {
         ir_node_remove(f->graph, index);
         ir_node_remove(f->longer, index);
     }
     if (!cut_off(f->graph, last) || !cut_off(f->longer, last))
-        return refuse(err, name, "is one too many of those that join tokens");
+        return ragged_refuse(err, name, "is one too many of those that join tokens");
     return STATUS_OK;
 }
 
@@ -474,9 +326,9 @@ static enum status cut_picks(struct ragged_forms *f, struct error *err)
 enum status ragged_rewrite(struct ragged_forms *f, struct error *err)
 {
     if (!find_tokens(f))
-        return no_memory(err);
+        return ragged_no_memory(err);
     TRY(cut_picks(f, err));
-    TRY(gather_constants(f, err));
+    TRY(ragged_gather_constants(f, err));
     return join_attentions(f, err);
 }
 
@@ -521,23 +373,23 @@ static enum status stretch_node(struct ragged_forms *f, uint32_t index, uint32_t
     for (uint32_t i = 0; i < node->n_inputs; i++)
         if (node->inputs[i] != IR_NONE && node->inputs[i] < n &&
             ir_tensor_is_constant(ir_tensor(f->graph, node->inputs[i])) &&
-            differs(f->graph, f->more, node->inputs[i]))
-            return refuse(err, node->name,
-                          "reads a constant that depends on how many sequences "
-                          "there are");
+            ragged_differs(f->graph, f->more, node->inputs[i]))
+            return ragged_refuse(err, node->name,
+                                 "reads a constant that depends on how many sequences "
+                                 "there are");
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         uint32_t id = node->outputs[i];
         struct shape shape;
-        if (of_tokens(f, id) || !differs(f->graph, f->more, id))
+        if (of_tokens(f, id) || !ragged_differs(f->graph, f->more, id))
             continue;
         if (!stretch(f, id, rows, &shape) || !keeps_attrs(f, index))
-            return refuse(err, node->name, "does not have a row for each sequence");
+            return ragged_refuse(err, node->name, "does not have a row for each sequence");
         if (ir_attr(node, IR_ATTR_SHAPE) &&
             !ir_attr_set_ints(f->graph, index, IR_ATTR_SHAPE, shape.rank, shape.dim))
-            return no_memory(err);
+            return ragged_no_memory(err);
         ir_tensor(f->graph, id)->shape = shape;
         if (!ir_tensor_set_layout(f->graph, id, IR_LAYOUT_PLAIN))
-            return refuse(err, node->name, "makes too much of so many sequences");
+            return ragged_refuse(err, node->name, "makes too much of so many sequences");
     }
     return STATUS_OK;
 }
@@ -559,12 +411,12 @@ static uint32_t add_mean(struct ragged_forms *f, const struct ragged_pick *pick,
     while (width % heads || width / heads > COLUMNS)
         heads++;
     const uint32_t inputs[] = {pick->from, pick->from, pick->from, IR_NONE,
-                               input_of(graph, RAGGED_SPANS, &spans)};
+                               ragged_input_of(graph, RAGGED_SPANS, &spans)};
     uint32_t node =
         inputs[4] == IR_NONE ? IR_NONE : ir_node_add(graph, IR_OP_ATTENTION, pick->name, 5, inputs);
     if (node == IR_NONE || !ir_attr_set_int(graph, node, IR_ATTR_HEADS, heads) ||
         !ir_attr_set_float(graph, node, IR_ATTR_ALPHA, 0)) {
-        no_memory(err);
+        ragged_no_memory(err);
         return IR_NONE;
     }
     return ir_infer_apply(graph, node, NULL, 0, err) ? IR_NONE : ir_node(graph, node)->outputs[0];
@@ -579,21 +431,21 @@ static enum status join_pick(struct ragged_forms *f, const struct ragged_pick *p
     struct shape flat = {.rank = x->rank - 1, .dim = {rows}}, want;
     memcpy(flat.dim + 1, x->dim + 2, (flat.rank - 1) * sizeof(flat.dim[0]));
     if (!stretch(f, pick->to, rows, &want))
-        return refuse(err, pick->name, "does not have a row for each sequence");
-    uint32_t by = input_of(graph, RAGGED_STARTS, &starts), from = pick->from;
+        return ragged_refuse(err, pick->name, "does not have a row for each sequence");
+    uint32_t by = ragged_input_of(graph, RAGGED_STARTS, &starts), from = pick->from;
     if (by == IR_NONE)
-        return no_memory(err);
+        return ragged_no_memory(err);
     if (pick->kind == RAGGED_MEAN)
         from = add_mean(f, pick, err);
     if (from == IR_NONE)
         return err->status;
-    uint32_t all = add_reshape(graph, "ragged: tokens", from, &flat, err);
+    uint32_t all = ragged_add_reshape(graph, "ragged: tokens", from, &flat, err);
     if (all == IR_NONE)
         return err->status;
-    uint32_t first = add_gather(graph, pick->name, all, by, err);
+    uint32_t first = ragged_add_gather(graph, pick->name, all, by, err);
     if (first == IR_NONE)
         return err->status;
-    uint32_t made = add_reshape(graph, "ragged: sequences", first, &want, err);
+    uint32_t made = ragged_add_reshape(graph, "ragged: sequences", first, &want, err);
     if (made == IR_NONE)
         return err->status;
     replace(graph, pick->to, made);
@@ -613,18 +465,19 @@ static uint32_t begins_of(struct ragged_forms *f, int64_t rows, struct error *er
 {
     const struct shape spans = {.rank = 3, .dim = {f->n, f->s, 2}}, flat = {1, {rows}};
     const int64_t starts[] = {0, 0, 0}, ends[] = {f->n, f->s, 1}, steps[] = {1, 1, 1};
-    uint32_t from = input_of(f->graph, RAGGED_SPANS, &spans);
+    uint32_t from = ragged_input_of(f->graph, RAGGED_SPANS, &spans);
     uint32_t node =
         from == IR_NONE ? from : ir_node_add(f->graph, IR_OP_SLICE, "ragged: begins", 1, &from);
     if (node == IR_NONE || !ir_attr_set_ints(f->graph, node, IR_ATTR_STARTS, 3, starts) ||
         !ir_attr_set_ints(f->graph, node, IR_ATTR_ENDS, 3, ends) ||
         !ir_attr_set_ints(f->graph, node, IR_ATTR_STEPS, 3, steps)) {
-        no_memory(err);
+        ragged_no_memory(err);
         return IR_NONE;
     }
     if (ir_infer_apply(f->graph, node, NULL, 0, err))
         return IR_NONE;
-    return add_reshape(f->graph, "ragged: begins", ir_node(f->graph, node)->outputs[0], &flat, err);
+    return ragged_add_reshape(f->graph, "ragged: begins", ir_node(f->graph, node)->outputs[0],
+                              &flat, err);
 }
 
 /* The same for a sum: that over all tokens, less what it was where the sequence begins. */
@@ -633,7 +486,7 @@ static enum status join_sum(struct ragged_forms *f, const struct ragged_pick *pi
 {
     struct ir_graph *graph = f->graph;
     const struct shape whole = ir_tensor(graph, pick->from)->shape, flat = {1, {rows}};
-    uint32_t x = add_reshape(graph, pick->name, pick->from, &flat, err), begins = IR_NONE,
+    uint32_t x = ragged_add_reshape(graph, pick->name, pick->from, &flat, err), begins = IR_NONE,
              sum = IR_NONE, before = IR_NONE, made = IR_NONE;
     if (x != IR_NONE)
         begins = begins_of(f, rows, err);
@@ -643,11 +496,11 @@ static enum status join_sum(struct ragged_forms *f, const struct ragged_pick *pi
     if (sum != IR_NONE)
         before = subtract(graph, pick->name, sum, x, err);
     if (before != IR_NONE)
-        before = add_gather(graph, pick->name, before, begins, err);
+        before = ragged_add_gather(graph, pick->name, before, begins, err);
     if (before != IR_NONE)
         made = subtract(graph, pick->name, sum, before, err);
     if (made != IR_NONE)
-        made = add_reshape(graph, pick->name, made, &whole, err);
+        made = ragged_add_reshape(graph, pick->name, made, &whole, err);
     if (made == IR_NONE)
         return err->status;
     replace(graph, pick->to, made);
@@ -693,8 +546,8 @@ static enum status flat_input(struct ragged_forms *f, uint32_t i, struct error *
                          t->name);
     uint32_t fresh = ir_tensor_add(graph, t->name, t->dtype, &flat);
     if (fresh == IR_NONE)
-        return no_memory(err);
-    uint32_t made = add_reshape(graph, "ragged: tokens", fresh, &whole, err);
+        return ragged_no_memory(err);
+    uint32_t made = ragged_add_reshape(graph, "ragged: tokens", fresh, &whole, err);
     if (made == IR_NONE)
         return err->status;
     ir_replace_uses(graph, id, made);
@@ -726,10 +579,10 @@ static enum status flat_output(struct ragged_forms *f, uint32_t i, uint32_t own,
     const struct shape flat = flatten(&whole);
     char *name = arena_strndup(graph->arena, t->name, strlen(t->name));
     if (!name)
-        return no_memory(err);
+        return ragged_no_memory(err);
     uint32_t node = ir_node_add(graph, IR_OP_RESHAPE, "ragged: rows", 1, &id);
     if (node == IR_NONE || !ir_attr_set_ints(graph, node, IR_ATTR_SHAPE, flat.rank, flat.dim))
-        return no_memory(err);
+        return ragged_no_memory(err);
     const char *names[] = {name};
     TRY(ir_infer_apply(graph, node, names, 1, err));
     graph->outputs[i] = ir_node(graph, node)->outputs[0];
