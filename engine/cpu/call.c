@@ -345,6 +345,17 @@ static enum status run_gather(const struct call *c)
     return ref_gather(axis_of(c), &c->in[0], &c->in[1], &c->out[0], c->err);
 }
 
+static enum status run_embed(const struct call *c)
+{
+    const struct tensor_view *tables[IR_EMBED_TABLES], *ids[IR_EMBED_TABLES];
+    uint32_t n = ir_embed_count(c->node);
+    for (uint32_t k = 0; k < n; k++) {
+        tables[k] = &c->in[2 * k];
+        ids[k] = optional(c, 2 * k + 1);
+    }
+    return ref_embed(n, tables, ids, &c->out[0], c->err);
+}
+
 static enum status run_gather_elements(const struct call *c)
 {
     return ref_gather_elements(axis_of(c), &c->in[0], &c->in[1], &c->out[0], c->err);

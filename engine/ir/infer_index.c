@@ -145,3 +145,50 @@ enum status infer_topk(const struct infer *in, struct ir_type *out, uint32_t *n_
     *n_out = 2;
     return STATUS_OK;
 }
+
+static enum status check_broadcast(const struct infer *in, const char *what, uint32_t input,
+                                   const struct shape *to)
+{
+    const struct shape *shape = &infer_input(in, input)->shape;
+    char have[SHAPE_TEXT_MAX], wanted[SHAPE_TEXT_MAX];
+    struct shape all;
+    if (shape_broadcast(shape, to, &all) && shape_equal(&all, to))
+        return STATUS_OK;
+    return infer_fail(in, "%s %s (input %u) do not broadcast to %s", what,
+                      shape_format(shape, have), input, shape_format(to, wanted));
+}
+
+/* Checks table k of a sum of rows [..,H]. */
+static enum status check_table(const struct infer *in, uint32_t k, const struct shape *ids,
+                               const struct shape *rows)
+{
+    const struct ir_tensor *table = infer_input(in, 2 * k), *own = infer_input(in, 2 * k + 1);
+    int64_t width = rows->dim[rows->rank - 1];
+    char text[SHAPE_TEXT_MAX];
+    if (!table)
+        return own || infer_input(in, 2 * k + 2)
+                   ? infer_fail(in, "input %u is there without input %u",
+                                own ? 2 * k + 1 : 2 * k + 2, 2 * k)
+                   : STATUS_OK;
+    if (!table->shape.rank || table->shape.dim[table->shape.rank - 1] != width ||
+        (own && table->shape.rank != 2))
+        return infer_fail(in, "table %s (input %u) does not have rows of %" PRId64,
+                          shape_format(&table->shape, text), 2 * k, width);
+    return own ? check_broadcast(in, "indices", 2 * k + 1, ids)
+               : check_broadcast(in, "rows", 2 * k, rows);
+}
+
+enum status infer_embed(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    const struct ir_tensor *table = infer_input(in, 0), *ids = infer_input(in, 1);
+    char text[SHAPE_TEXT_MAX];
+    if (table->shape.rank != 2)
+        return infer_fail(in, "table %s (input 0) is not of rank 2",
+                          shape_format(&table->shape, text));
+    out[0] = (struct ir_type){ir_tensor_type(table), ids->shape};
+    *n_out = 1;
+    TRY(append(in, &out->shape, &table->shape, 1, 2));
+    for (uint32_t k = 1; k < IR_EMBED_TABLES; k++)
+        TRY(check_table(in, k, &ids->shape, &out->shape));
+    return STATUS_OK;
+}

@@ -229,6 +229,26 @@ enum { IR_PAIR_X2 = 2, IR_PAIR_W2 = 3, IR_PAIR_BIAS = 4 };
 /* Inputs of a NORM_MATMUL: what is normalised, the weights, and constants of either part. */
 enum { IR_NORMED_X, IR_NORMED_W, IR_NORMED_SCALE, IR_NORMED_SHIFT, IR_NORMED_BIAS };
 
+/* The tables of an EMBED: number k is input 2 k, and input 2 k + 1 its indices. IR_NONE: the node
+ * has no such table, or the table has no indices. */
+enum { IR_EMBED_TABLES = 3 };
+static inline uint32_t ir_embed_table(const struct ir_node *node, uint32_t k)
+{
+    return 2 * k < node->n_inputs ? node->inputs[2 * k] : IR_NONE;
+}
+static inline uint32_t ir_embed_ids(const struct ir_node *node, uint32_t k)
+{
+    return 2 * k + 1 < node->n_inputs ? node->inputs[2 * k + 1] : IR_NONE;
+}
+/* How many there are. */
+static inline uint32_t ir_embed_count(const struct ir_node *node)
+{
+    uint32_t n = 0;
+    while (n < IR_EMBED_TABLES && ir_embed_table(node, n) != IR_NONE)
+        n++;
+    return n;
+}
+
 /* Number `at` of `n` that stand for an operand of spans (IR_OPERAND_SPANS) where none is known:
  * rows of sequences of IR_SPAN_SAMPLE rows, one behind the other. */
 enum { IR_SPAN_SAMPLE = 128 };

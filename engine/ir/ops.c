@@ -29,6 +29,7 @@ enum {
 #define OPT(name, class)          {name, IR_CLASS_##class, IR_OPERAND_OPTIONAL}
 #define MANY(name, class)         {name, IR_CLASS_##class, IR_OPERAND_MANY}
 #define INDEX(name)               {name, IR_CLASS_INDEX, IR_OPERAND_FAILS}
+#define OPT_INDEX(name)           {name, IR_CLASS_INDEX, IR_OPERAND_OPTIONAL | IR_OPERAND_FAILS}
 #define SPANS(name)               {name, IR_CLASS_INDEX, IR_OPERAND_OPTIONAL | IR_OPERAND_SPANS}
 #define LENGTHS(name)                                                                              \
     {name, IR_CLASS_INDEX, IR_OPERAND_OPTIONAL | IR_OPERAND_FAILS | IR_OPERAND_LENGTH}

@@ -81,6 +81,11 @@ void ref_reformat(enum ir_layout from, enum ir_layout to, const struct tensor_vi
 enum status ref_gather(uint32_t axis, const struct tensor_view *x,
                        const struct tensor_view *indices, const struct tensor_view *y,
                        struct error *err);
+/* y[..,H] = the sum of row ids[k] of tables[k], or, where ids[k] is NULL, of tables[k] itself, over
+ * 1 <= n <= 3 tables. Ids broadcast to y's dims before the last one, such tables to y. Floats. */
+enum status ref_embed(uint32_t n, const struct tensor_view *const *tables,
+                      const struct tensor_view *const *ids, const struct tensor_view *y,
+                      struct error *err);
 enum status ref_gather_elements(uint32_t axis, const struct tensor_view *x,
                                 const struct tensor_view *indices, const struct tensor_view *y,
                                 struct error *err);

@@ -48,6 +48,7 @@ static uint64_t steps_each(const struct ir_graph *graph, const struct ir_node *n
     case IR_OP_CONCAT:
     case IR_OP_SLICE:
     case IR_OP_PAD:
+    case IR_OP_EMBED:
     case IR_OP_GATHER:
     case IR_OP_EXPAND:
     case IR_OP_TILE:
