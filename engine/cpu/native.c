@@ -43,6 +43,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_QUANTIZE] = native_quantize_make,
     [IR_OP_DEQUANTIZE] = native_quantize_make,
     [IR_OP_REFORMAT] = native_reformat_make,
+    [IR_OP_EMBED] = native_embed_make,
 };
 
 /* The makers of nodes with tensors that are stored in 8 bits by scales. Where there is none, the

@@ -182,6 +182,14 @@ struct native_product {
     int64_t stride[SHAPE_MAX_RANK], dilation[SHAPE_MAX_RANK], begin[SHAPE_MAX_RANK];
 };
 
+/* EMBED. Tensor 1 + k of the walk over rows are the ids of table k, or its own rows. */
+struct native_embed {
+    uint32_t n;
+    int64_t rows[IR_EMBED_TABLES], count[IR_EMBED_TABLES]; /* of a table; of what is walked */
+    enum dtype ids[IR_EMBED_TABLES];                       /* NONE: the table has none */
+    typed_row widen, narrow;                               /* NULL: all is fp32 */
+};
+
 struct native_op {
     const struct fast_kernels *fast;
     uint32_t threads;
@@ -243,6 +251,7 @@ struct native_op {
     struct native_sample sample;
     struct native_roi roi;
     struct native_nms nms;
+    struct native_embed embed;
     struct native_recurrent cell;
     struct native_attention attention;
 
@@ -347,6 +356,8 @@ bool native_attention_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node);
 bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
+bool native_embed_make(struct native_op *op, const struct ir_graph *graph,
+                       const struct ir_node *node);
 bool native_groups_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
 

@@ -264,6 +264,57 @@ static void test_gather(void **state UNUSED)
     inputs[1] = random;
 }
 
+/* Two tables of five rows, with rows without ids between, of 16 bits only the first one: the sum of
+ * two such numbers is the same whether it is rounded to FP32 before or not. */
+static struct ir_graph *embed_node(struct shape ids, struct shape rows, enum dtype dtype,
+                                   int64_t width)
+{
+    struct ir_graph *graph = ir_graph_new();
+    struct shape table = SHAPE(5, width);
+    const uint32_t in[5] = {ir_tensor_add(graph, "t", dtype, &table),
+                            ir_tensor_add(graph, "ids", DTYPE_I64, &ids),
+                            ir_tensor_add(graph, "rows", dtype, &rows), IR_NONE,
+                            ir_tensor_add(graph, "u", dtype, &table)};
+    uint32_t node = ir_node_add(graph, IR_OP_EMBED, "sum", dtype == DTYPE_F32 ? 5 : 3, in);
+    if (dtype == DTYPE_F32)
+        assert_int_equal(ir_node_input_add(graph, node, in[1]), 5);
+    return graph;
+}
+
+/* Clears a bit of the exponent of both halves of each float: no number of 16 bits is infinite. */
+static void make_finite(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof(bits));
+        bits &= 0xbfffbfff;
+        memcpy(&x[i], &bits, sizeof(bits));
+    }
+}
+
+static void test_embed(void **state UNUSED)
+{
+    int64_t ids[6] = {4, 0, -1, 2, -5, 1};
+    float *random[INPUTS_MAX], table[5 * 5001], rows[5 * 5001];
+    memcpy(random, inputs, sizeof(random));
+    memcpy(table, inputs[0], sizeof(table));
+    memcpy(rows, inputs[2], sizeof(rows));
+    make_finite(table, ARRAY_LEN(table));
+    make_finite(rows, ARRAY_LEN(rows));
+    inputs[0] = inputs[4] = table;
+    inputs[1] = inputs[5] = (float *)ids;
+    inputs[2] = rows;
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        double tolerance = types[i] == DTYPE_F32 ? 1e-6 : 0;
+        struct shape two = SHAPE(2, 3), places = SHAPE(1, 3, 700), each = SHAPE(2, 1, 5001);
+        assert_int_equal(check(embed_node(two, places, types[i], 700), tolerance), 2);
+        assert_int_equal(check(embed_node(two, each, types[i], 5001), tolerance), 2);
+        assert_int_equal(check(embed_node(SHAPE(6), SHAPE(1), types[i], 1), tolerance), 2);
+    }
+    memcpy(inputs, random, sizeof(random));
+}
+
 static enum status run_bad(void *user, const struct tactic *tactic, struct error *err)
 {
     const struct ir_graph *graph = user;
@@ -395,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_transpose_every_way),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_gather_refuses_indices),
+        cmocka_unit_test(test_embed),
         cmocka_unit_test(test_casts),
         cmocka_unit_test(test_cast_with_epilogue),
         cmocka_unit_test(test_nodes_for_others),
