@@ -141,7 +141,10 @@
     F(30, OWN_NORM_MATMUL, own_norm_matmul, "own norm matmul", "own",                              \
       OP(NORM_MATMUL),                                                                             \
       "16 bit on Hopper, few rows; constant weights, scale and shift, a depth of multiples of 8; " \
-      "bias, residual, Relu, Gelu, SiLU inside")
+      "bias, residual, Relu, Gelu, SiLU inside")                                                   \
+    F(31, OWN_EMBED, own_embed, "own embed", "own",                                                \
+      OP(EMBED),                                                                                   \
+      "floats; rows of any width; ids and rows repeat along dimensions before or behind their own")
 /* clang-format on */
 
 enum cuda_family_id {

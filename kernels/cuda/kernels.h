@@ -774,6 +774,23 @@ int64_t kernel_recurrent_workspace(const struct kernel_call *call,
 cudaError_t kernel_recurrent(const struct kernel_call *call, const struct kernel_recurrent *how,
                              const struct kernel_recurrent_data *data);
 
+/* --- embed.cu --- */
+
+/* Row r of y takes number i = r / inner % n: with ids the row of the table that id i names, without
+ * (NULL, NONE) row i itself. Negative ids, and those out of range, are as in kernel_gather. */
+struct kernel_table {
+    const void *data, *ids;
+    int32_t ids_type; /* I32, I64 or NONE */
+    int64_t rows, inner, n;
+};
+
+/* y [rows, width] = the sum of what its rows take from n tables, in their order. All are dense and
+ * of the type `dtype`: F16, BF16 or F32. */
+enum { KERNEL_TABLES_MAX = 3 };
+cudaError_t kernel_embed(const struct kernel_call *call, const struct kernel_table *tables,
+                         int32_t n, int32_t dtype, int64_t rows, int64_t width, void *y,
+                         int32_t *bad);
+
 #ifdef __cplusplus
 }
 #endif

@@ -528,6 +528,29 @@ static bool make_gather(struct ir_graph *g, uint64_t *random)
            ir_attr_set_int(g, node, IR_ATTR_AXIS, axis) && finish(g, node);
 }
 
+/* Ids and rows repeat along dims before or behind their own, or not at all. */
+static bool make_embed(struct ir_graph *g, uint64_t *random)
+{
+    int64_t batch = between(random, 1, 9), length = between(random, 1, 9),
+            width = PICK(random, 1, 3, 7, 8, 64, 100, 768);
+    struct shape ids[] = {DIMS(batch, length), DIMS(1, length), DIMS(length), DIMS(batch, 1)};
+    uint32_t in[2 * IR_EMBED_TABLES], n = 0;
+    for (uint32_t k = 0; k < (uint32_t)between(random, 1, IR_EMBED_TABLES); k++) {
+        struct shape own = ids[k ? between(random, 0, 3) : 0];
+        int64_t rows = between(random, 1, 50);
+        if (k && chance(random, 40)) {
+            own.dim[own.rank++] = width;
+            in[n++] =
+                chance(random, 50) ? add_constant(g, random, own, 1) : add_input(g, DTYPE_F32, own);
+            in[n++] = IR_NONE;
+            continue;
+        }
+        in[n++] = add_constant(g, random, DIMS(rows, width), 1);
+        in[n++] = add_indices(g, random, own, rows);
+    }
+    return finish(g, ir_node_add(g, IR_OP_EMBED, "embed", n, in));
+}
+
 static bool make_expand(struct ir_graph *g, uint64_t *random)
 {
     struct shape y = any_shape(random, 1), x = y;
@@ -582,6 +605,7 @@ const struct case_kind case_kinds[] = {
     {"slice", make_slice},
     {"pad", make_pad},
     {"gather", make_gather},
+    {"embed", make_embed},
     {"expand", make_expand},
     {"recurrent", make_recurrent},
     {"arg-reduce", make_arg_reduce},

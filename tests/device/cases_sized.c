@@ -259,6 +259,17 @@ static bool sized_product_gelu(struct ir_graph *g, uint64_t *random, int64_t bat
     return sized_product(g, random, batch) && add_unary(g, IR_UNARY_GELU, 0, 0);
 }
 
+/* Words, types and positions, as BERT sums them up. */
+static bool sized_embed(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    struct shape tokens = DIMS(batch, 128);
+    uint32_t in[5] = {add_constant(g, random, DIMS(30522, 768), 1),
+                      add_indices(g, random, tokens, 30522),
+                      add_constant(g, random, DIMS(2, 768), 1), add_indices(g, random, tokens, 2),
+                      add_constant(g, random, DIMS(1, 128, 768), 1)};
+    return finish(g, ir_node_add(g, IR_OP_EMBED, "embed", 5, in));
+}
+
 const struct case_sized case_sizes[] = {
     {"stem 7x7/2 3>64 @224 + pool", sized_stem_floats, 2 * 147 * 64.0 * 112 * 112},
     {"stem 7x7/2 3>64 @224 + pool, UINT8", sized_stem_bytes, 2 * 147 * 64.0 * 112 * 112},
@@ -308,6 +319,7 @@ const struct case_sized case_sizes[] = {
     {"average pool 2048 @7", sized_pool_global, 0},
     {"softmax 12x128x128", sized_softmax, 0},
     {"layer norm 128x768", sized_layer_norm, 0},
+    {"embed BERT 128x768", sized_embed, 0},
     {"gelu 128x3072", sized_gelu, 0},
     {"add + relu 256 @56", sized_add, 0},
     {"transpose 128x12x64", sized_transpose, 0},

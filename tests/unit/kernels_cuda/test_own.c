@@ -399,6 +399,45 @@ static void gather_raises_the_flag(void **state)
     ir_graph_free(graph);
 }
 
+/* The same of any table of a sum of rows. */
+static void embed_raises_the_flag(void **state)
+{
+    CLEANUP(emulated_deinit) struct emulated b;
+    struct backend_op *op = NULL;
+    struct tactic tactic;
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, rows[2] = {10, 20}, y[4];
+    int64_t at[2] = {1, 0};
+    int32_t other[2] = {-4, 4};
+    void *in[6] = {x, at, rows, NULL, x, other}, *out = y;
+    emulated_init(&b);
+    (void)state;
+    struct ir_graph *graph = ir_graph_new();
+    struct shape table = {.rank = 2, .dim = {4, 2}}, two = {.rank = 1, .dim = {2}};
+    uint32_t inputs[6] = {ir_tensor_add(graph, "x", DTYPE_F32, &table),
+                          ir_tensor_add(graph, "at", DTYPE_I64, &two),
+                          ir_tensor_add(graph, "rows", DTYPE_F32, &two),
+                          IR_NONE,
+                          ir_tensor_add(graph, "z", DTYPE_F32, &table),
+                          ir_tensor_add(graph, "other", DTYPE_I32, &two)};
+    uint32_t node = ir_node_add(graph, IR_OP_EMBED, "embed", 6, inputs);
+    assert_int_equal(ir_infer_apply(graph, node, NULL, 0, NULL), STATUS_OK);
+    cuda_tactic(&tactic, &cuda_family_own_embed, 0, graph, ir_node(graph, node), DTYPE_NONE,
+                IR_LAYOUT_PLAIN, "");
+    assert_int_equal(
+        backend_emulated.op_prepare(&b.stream, graph, ir_node(graph, node), &tactic, &op, NULL),
+        STATUS_OK);
+    assert_int_equal(backend_emulated.op_launch(op, &b.stream, in, &out, NULL, NULL), STATUS_OK);
+    assert_int_equal(b.flag, KERNEL_BAD_INDEX);
+    assert_true(y[0] == 14 && y[1] == 26 && y[2] != y[2] && y[3] != y[3]);
+    b.flag = 0;
+    other[1] = 3;
+    assert_int_equal(backend_emulated.op_launch(op, &b.stream, in, &out, NULL, NULL), STATUS_OK);
+    assert_int_equal(b.flag, 0);
+    assert_true(y[2] == 18 && y[3] == 30);
+    backend_emulated.op_free(op);
+    ir_graph_free(graph);
+}
+
 /* A row that names no place is left out; the others are put. */
 static void scatter_raises_the_flag(void **state)
 {
@@ -447,7 +486,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_candidate),          cmocka_unit_test(recurrent_on_a_small_device),
         cmocka_unit_test(every_candidate_in_bytes), cmocka_unit_test(every_reformat),
         cmocka_unit_test(every_reformat_of_bytes),  cmocka_unit_test(stored_tactics_are_checked),
-        cmocka_unit_test(gather_raises_the_flag),   cmocka_unit_test(scatter_raises_the_flag),
+        cmocka_unit_test(embed_raises_the_flag),    cmocka_unit_test(gather_raises_the_flag),
+        cmocka_unit_test(scatter_raises_the_flag),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
