@@ -145,6 +145,7 @@ bool along_rule_pad(struct along_node *n);
 bool along_rule_trilu(struct along_node *n);
 bool along_rule_resize(struct along_node *n);
 bool along_rule_gather(struct along_node *n);
+bool along_rule_embed(struct along_node *n);
 bool along_rule_gather_elements(struct along_node *n);
 bool along_rule_gather_nd(struct along_node *n);
 bool along_rule_scatter_elements(struct along_node *n);

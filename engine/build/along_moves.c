@@ -201,10 +201,11 @@ bool along_rule_resize(struct along_node *n)
 /* --- indices --- */
 
 /* Whether indices behind the request cannot make the node fail. */
-static bool index_is_safe(const struct along_node *n, const struct along_mark *mark, int64_t dim)
+static bool index_is_safe(const struct along_node *n, uint32_t input, const struct along_mark *mark,
+                          int64_t dim)
 {
     const struct along_value v = mark->behind;
-    return along_input(n, 1)->constant || along_is_apart(n) ||
+    return along_input(n, input)->constant || along_is_apart(n) ||
            (v.kind == ALONG_CONST && v.c >= -(double)dim && v.c < (double)dim);
 }
 
@@ -342,12 +343,72 @@ bool along_rule_gather(struct along_node *n)
         for (uint32_t k = 0; k < along_shape(n, 1)->rank; k++, to++) {
             if (!i->mark[k].on)
                 continue;
-            if (!index_is_safe(n, &i->mark[k], along_shape(n, 0)->dim[axis]))
+            if (!index_is_safe(n, 1, &i->mark[k], along_shape(n, 0)->dim[axis]))
                 return false;
             n->out[0]->mark[to] =
                 (struct along_mark){true, i->mark[k].inner, along_made_of(x->all)};
         }
     }
     n->out[0]->all = along_made_of(x->all);
+    return true;
+}
+
+/* --- sums of rows of tables --- */
+
+/* What a table of an EMBED, or its indices if it has any, has under dimension d of the output. */
+struct under {
+    const struct along_mark *mark; /* NULL: it repeats along the dimension, or has none there */
+    uint32_t input;
+};
+
+static struct under embed_under(const struct along_node *n, uint32_t k, uint32_t d)
+{
+    const struct shape *y = along_out_shape(n, 0);
+    bool indexed = ir_embed_ids(n->large, k) != IR_NONE;
+    struct under u = {.input = indexed ? 2 * k + 1 : 2 * k};
+    uint32_t rank = along_shape(n, u.input)->rank, shift = y->rank - rank - (indexed ? 1 : 0);
+    if (d >= shift && d - shift < rank && along_shape(n, u.input)->dim[d - shift] == y->dim[d])
+        u.mark = &along_input(n, u.input)->mark[d - shift];
+    return u;
+}
+
+/* Whether all that has dimension d of the output has one mark there, or none; *out is the mark. */
+static bool embed_mark(const struct along_node *n, uint32_t tables, uint32_t d,
+                       struct along_mark *out)
+{
+    *out = (struct along_mark){.on = false};
+    for (uint32_t k = 0; k < tables; k++) {
+        struct under u = embed_under(n, k, d);
+        if (u.mark && u.mark->on)
+            *out = (struct along_mark){true, u.mark->inner, n->out[0]->all};
+    }
+    for (uint32_t k = 0; k < tables && out->on; k++) {
+        struct under u = embed_under(n, k, d);
+        if (!u.mark)
+            continue;
+        if (!u.mark->on || u.mark->inner != out->inner)
+            return false;
+        if (u.input % 2 == 0)
+            out->behind = along_join(out->behind, along_made_of(u.mark->behind));
+        else if (!index_is_safe(n, u.input, u.mark, along_shape(n, u.input - 1)->dim[0]))
+            return false;
+    }
+    return true;
+}
+
+/* Tables with indices are weights, without marks. Rows are whole: nothing is known of columns. */
+bool along_rule_embed(struct along_node *n)
+{
+    uint32_t tables = ir_embed_count(n->large), last = along_out_shape(n, 0)->rank - 1;
+    struct along_value all = along_made_of(along_input(n, 0)->all);
+    for (uint32_t k = 0; k < tables; k++) {
+        all = along_join(all, along_made_of(along_input(n, 2 * k)->all));
+        if (ir_embed_ids(n->large, k) != IR_NONE && along_has_marks(n, 2 * k))
+            return false;
+    }
+    n->out[0]->all = all;
+    for (uint32_t d = 0; d <= last; d++)
+        if (!embed_mark(n, tables, d, &n->out[0]->mark[d]) || (d == last && n->out[0]->mark[d].on))
+            return false;
     return true;
 }

@@ -570,6 +570,7 @@ static const along_rule rules[IR_OP_COUNT_] = {
     [IR_OP_SLICE] = along_rule_slice,
     [IR_OP_PAD] = along_rule_pad,
     [IR_OP_GATHER] = along_rule_gather,
+    [IR_OP_EMBED] = along_rule_embed,
     [IR_OP_GATHER_ELEMENTS] = along_rule_gather_elements,
     [IR_OP_GATHER_ND] = along_rule_gather_nd,
     [IR_OP_SCATTER_ELEMENTS] = along_rule_scatter_elements,

@@ -190,6 +190,23 @@ static const struct claim claims[] = {
      "input x INT64[2,$]\na = cumsum \"a\" (x) axis=1\ny = gather \"y\" (t FP32[9,4], a) axis=0\n"
      "output y\n",
      false, false, NULL},
+    {"a sum of rows of tables",
+     "input x INT64[2,$]\ninput z INT64[1,$]\ninput r FP32[$,4]\n"
+     "y = embed \"y\" (t FP32[9,4], x, u FP32[3,4], z, r)\noutput y\n",
+     true, true, NULL},
+    {"a sum of rows of tables, of a size that is another dimension's",
+     "input x INT64[2,$]\ny = embed \"y\" (t FP32[9,4], x, u FP32[4])\noutput y\n", true, true,
+     NULL},
+    {"a sum of rows whose ids may leave the table behind the request",
+     "input x INT64[2,$]\ninput z INT64[2,$]\na = cumsum \"a\" (x) axis=1\n"
+     "y = embed \"y\" (t FP32[9,4], z, u FP32[9,4], a)\noutput y\n",
+     false, false, NULL},
+    {"a sum of rows of a table of that size",
+     "input x INT64[2,3]\ninput t FP32[$,4]\ny = embed \"y\" (t, x)\noutput y\n", false, false,
+     NULL},
+    {"a sum of rows as wide as that size",
+     "input x INT64[2,3]\ninput t FP32[9,$]\ny = embed \"y\" (t, x)\noutput y\n", false, false,
+     NULL},
     {"attention that sees everything",
      "input x FP32[2,$,4]\ny = attention \"y\" (x, x, x) heads=2\noutput y\n", false, false,
      "attention 'y'"},
