@@ -43,6 +43,7 @@
     ROW(fuse_bias, "a sum per channel becomes the bias")                                           \
     ROW(merge_siblings, "products that read the same input become one")                            \
     ROW(hoist_activations, "activations stand before reshapes, next to their product")             \
+    ROW(fuse_embed, "sums of rows that ids name, of words, types and positions, are one node")     \
     ROW(fuse_sum, "elementwise sums and products join the node before them")                       \
     ROW(fuse_activation, "activations join the node before them")                                  \
     ROW(fuse_concat, "a scale of channels and its activation join a concatenation")                \

@@ -36,11 +36,13 @@ NEVER = {"erase_requantise", "fold_constants", "fuse_concat", "fuse_mlp", "fuse_
          "fuse_stem_pool", "fuse_tables", "keep_windows", "merge_siblings", "skip_expand",
          "unfold_patches"}
 IDLE = {
-    "conv": {"fuse_attention", "fuse_layer_norm", "fuse_reduce", "transpose_matmul", *NEVER},
+    "conv": {"fuse_attention", "fuse_embed", "fuse_layer_norm", "fuse_reduce", "transpose_matmul",
+             *NEVER},
     "transformer": {"fold_batch_norm", "fold_pad", "fuse_group_norm", "fuse_reduce",
                     "gather_channels", "reduce_to_pool", *NEVER},
-    "mixed": {"fold_pad", "fuse_attention", "fuse_gates", "fuse_gelu", "fuse_group_norm",
-              "fuse_layer_norm", "gather_channels", "reduce_to_pool", "sink_transposes", *NEVER},
+    "mixed": {"fold_pad", "fuse_attention", "fuse_embed", "fuse_gates", "fuse_gelu",
+              "fuse_group_norm", "fuse_layer_norm", "gather_channels", "reduce_to_pool",
+              "sink_transposes", *NEVER},
 }
 
 

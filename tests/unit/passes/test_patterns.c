@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions found by their parts, as exporters write them. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/compiler.h"
 #include "engine/passes/match.h"
 #include "tests/test.h"
+#include "tests/unit/passes/parse.h"
 #include "tests/unit/passes/rewrite_case.h"
 
 #define GELU   "fold_scalars fuse_gelu"
@@ -11,6 +15,91 @@
 #define GROUPS "fuse_group_norm merge_shuffles erase_noops fuse_group_norm"
 
 static const struct rewrite_case cases[] = {
+    /* --- fuse_embed --- */
+    {"words, types and positions (BERT)", "fuse_embed",
+     "input i INT64[2,3]\n"
+     "input j INT64[2,3]\n"
+     "w = gather \"w\" (words FP32[9,4], i) axis=0\n"
+     "t = gather \"t\" (types FP32[2,4], j) axis=0\n"
+     "a = binary \"a\" (w, t) func=add\n"
+     "y = binary \"b\" (a, p FP32[1,3,4]) func=add\n"
+     "output y\n",
+     "input i INT64[2,3]\n"
+     "input j INT64[2,3]\n"
+     "y FP32[2,3,4] = embed \"w + a + b\" (words FP32[9,4], i, types FP32[2,4], j, p FP32[1,3,4])\n"
+     "output y\n",
+     "w + a + b: a sum of rows of tables"},
+    {"positions first, of one row of ids for the batch (GPT-2)", "fuse_embed",
+     "input i INT64[2,3]\n"
+     "input j INT64[1,3]\n"
+     "p = gather \"p\" (wpe FP32[5,4], j) axis=0\n"
+     "w = gather \"w\" (wte FP32[9,4], i) axis=0\n"
+     "y = binary \"y\" (p, w) func=add\n"
+     "output y\n",
+     "input i INT64[2,3]\n"
+     "input j INT64[1,3]\n"
+     "y FP32[2,3,4] = embed \"w + y\" (wte FP32[9,4], i, wpe FP32[5,4], j)\n"
+     "output y\n",
+     "w + y"},
+    {"a sum that another one has joined, of what is computed", "fuse_embed",
+     "input i INT64[2,3]\n"
+     "input j INT64[2,3]\n"
+     "input x FP32[3,4]\n"
+     "w = gather \"w\" (words FP32[9,4], i) axis=0\n"
+     "t = gather \"t\" (types FP32[2,4], j) axis=0\n"
+     "e = unary \"e\" (x) func=exp\n"
+     "y = binary \"y\" (e, t) func=add then add(w)\n"
+     "output y\n",
+     "input i INT64[2,3]\n"
+     "input j INT64[2,3]\n"
+     "input x FP32[3,4]\n"
+     "e FP32[3,4] = unary \"e\" (x) func=exp\n"
+     "y FP32[2,3,4] = embed \"t + y\" (types FP32[2,4], j, e, -, words FP32[9,4], i)\n"
+     "output y\n",
+     "t + y"},
+    {"sums of more tables than a node has", "fuse_embed",
+     "input i INT64[3]\n"
+     "a = gather \"a\" (ta FP32[9,1], i) axis=0\n"
+     "b = gather \"b\" (tb FP32[8,1], i) axis=0\n"
+     "c = gather \"c\" (tc FP32[7,1], i) axis=0\n"
+     "d = gather \"d\" (td FP32[6,1], i) axis=0\n"
+     "e = gather \"e\" (te FP32[5,1], i) axis=0\n"
+     "s = binary \"s\" (a, b) func=add\n"
+     "t = binary \"t\" (s, c) func=add\n"
+     "u = binary \"u\" (t, d) func=add\n"
+     "y = binary \"y\" (e, u) func=add\n"
+     "output y\n",
+     "input i INT64[3]\n"
+     "t FP32[3,1] = embed \"a + s + t\" (ta FP32[9,1], i, tb FP32[8,1], i, tc FP32[7,1], i)\n"
+     "y FP32[3,1] = embed \"d + u + y\" (td FP32[6,1], i, t, -, te FP32[5,1], i)\n"
+     "output y\n",
+     NULL},
+    {"rows that others read, of what is computed, along columns, made larger; differences; a lone "
+     "gather; what a product can add: stay",
+     "fuse_embed",
+     "input i INT64[2,3]\n"
+     "input x FP32[9,4]\n"
+     "input z FP32[2,3,1]\n"
+     "input u FP32[2,2,3,4]\n"
+     "input v FP32[2,3,5]\n"
+     "a = gather \"a\" (ta FP32[9,4], i) axis=0\n"
+     "b = binary \"b\" (a, p FP32[3,4]) func=add\n"
+     "c = binary \"c\" (a, q FP32[3,4]) func=mul\n"
+     "d = gather \"d\" (x, i) axis=0\n"
+     "e = binary \"e\" (d, p) func=add\n"
+     "f = gather \"f\" (tf FP32[2,9], i) axis=1\n"
+     "g = binary \"g\" (f, r FP32[2,2,3]) func=add\n"
+     "h = gather \"h\" (ta, i) axis=0\n"
+     "k = binary \"k\" (h, p) func=sub\n"
+     "l = gather \"l\" (ta, i) axis=0\n"
+     "m = binary \"m\" (l, z) func=add\n"
+     "n = gather \"n\" (ta, i) axis=0\n"
+     "o = binary \"o\" (n, u) func=add\n"
+     "s = gather \"s\" (ta, i) axis=0\n"
+     "t = matmul \"t\" (v, w FP32[5,4])\n"
+     "y = binary \"y\" (s, t) func=add\n"
+     "output b\noutput c\noutput e\noutput g\noutput k\noutput m\noutput o\noutput y\n",
+     NULL, NULL},
     /* --- fuse_gelu --- */
     {"gelu: x * (erf(x / 1.414) + 1) * 0.5", GELU,
      "input x FP32[2,30]\n"
@@ -576,11 +665,42 @@ static void test_a_constant_may_be_rounded_to_16_bits(void **state)
         assert_int_equal(match_near(rows[i].value, 1 / root), rows[i].near);
 }
 
+/* Takes sums of two tables alone, and counts what it was asked. */
+static bool takes_two(void *user, const struct ir_graph *graph, const struct ir_node *node)
+{
+    (void)graph;
+    assert_int_equal(node->op, IR_OP_EMBED);
+    ++*(int *)user;
+    return ir_embed_count(node) == 2;
+}
+
+static void test_a_device_is_asked_for_sums_of_rows(void **state)
+{
+    (void)state;
+    struct ir_graph *g = graph_parse("input i INT64[2,3]\n"
+                                     "w = gather \"w\" (t FP32[9,4], i) axis=0\n"
+                                     "a = binary \"a\" (w, p FP32[3,4]) func=add\n"
+                                     "y = binary \"y\" (a, q FP32[3,4]) func=add\n"
+                                     "output y\n");
+    int asked = 0;
+    struct pass_context ctx = {.takes = takes_two, .takes_user = &asked};
+    struct error err = {0};
+    assert_int_equal(pass_run(pass_find("fuse_embed"), g, &ctx, &err), STATUS_OK);
+    assert_int_equal(ctx.rewrites, 1);
+    assert_int_equal(asked, 2);
+    char *text = ir_graph_text(g);
+    assert_non_null(strstr(text, "a FP32[2,3,4] = embed \"w + a\" (t FP32[9,4], i, p FP32[3,4])"));
+    assert_non_null(strstr(text, "y FP32[2,3,4] = binary \"y\" (a, q FP32[3,4])"));
+    free(text);
+    ir_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns),
         cmocka_unit_test(test_a_constant_may_be_rounded_to_16_bits),
+        cmocka_unit_test(test_a_device_is_asked_for_sums_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
