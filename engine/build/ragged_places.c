@@ -45,36 +45,81 @@ static bool repeats_itself(const struct ir_tensor *t, int64_t n)
     return true;
 }
 
-/* Gathers the table by positions: [n,s,..], with ones between if the constant had them. */
-static uint32_t gather_table(struct ir_graph *graph, int64_t n, int64_t s, uint32_t axis,
-                             const struct ir_tensor *table, struct error *err)
+/* A table, as a constant of the graph, and the positions by which it is read. */
+struct places {
+    uint32_t table, by;
+};
+
+static enum status add_places(struct ir_graph *graph, int64_t n, int64_t s, uint32_t axis,
+                              const struct ir_tensor *table, struct places *out, struct error *err)
 {
     const struct shape positions = {.rank = 2, .dim = {n, s}};
-    struct shape flat = {.rank = table->shape.rank - axis}, wide = {.rank = 0};
+    struct shape flat = {.rank = table->shape.rank - axis};
     size_t bytes = table->bytes / (size_t)(axis == 1 ? table->shape.dim[0] : 1);
     memcpy(flat.dim, table->shape.dim + axis, flat.rank * sizeof(flat.dim[0]));
+    void *data = arena_array(graph->arena, bytes + 1, 1);
+    out->by = ragged_input_of(graph, RAGGED_POSITIONS, &positions);
+    if (!data || out->by == IR_NONE)
+        return ragged_no_memory(err);
+    memcpy(data, table->data, bytes);
+    out->table = ir_constant_add(graph, table->name, table->dtype, &flat, data);
+    return out->table == IR_NONE ? ragged_no_memory(err) : STATUS_OK;
+}
+
+/* Lets sums of rows that read the constant `id` as it is read the table by positions. */
+static enum status embed_places(struct ir_graph *graph, uint32_t id, const struct places *places,
+                                struct error *err)
+{
+    const struct shape *table = &ir_tensor(graph, places->table)->shape,
+                       *by = &ir_tensor(graph, places->by)->shape;
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        for (uint32_t k = 1; k < IR_EMBED_TABLES; k++) {
+            struct ir_node *node = ir_node(graph, i);
+            if (node->op != IR_OP_EMBED || ir_embed_table(node, k) != id ||
+                ir_embed_ids(node, k) != IR_NONE || table->rank != 2 ||
+                !shape_equal(&ir_tensor(graph, node->inputs[1])->shape, by))
+                continue;
+            node->inputs[2 * k] = places->table;
+            if (2 * k + 1 < node->n_inputs)
+                node->inputs[2 * k + 1] = places->by;
+            else if (ir_node_input_add(graph, i, places->by) == IR_NONE)
+                return ragged_no_memory(err);
+        }
+    return STATUS_OK;
+}
+
+/* Gathers the table by positions: [n,s,..], with ones between if the constant had them. */
+static uint32_t gather_table(struct ir_graph *graph, int64_t n, int64_t s, uint32_t axis,
+                             const struct places *places, struct error *err)
+{
+    const struct shape flat = ir_tensor(graph, places->table)->shape;
+    struct shape wide = {.rank = 0};
     wide.dim[wide.rank++] = n;
     for (uint32_t d = 1; d < axis; d++)
         wide.dim[wide.rank++] = 1;
     wide.dim[wide.rank++] = s;
     for (uint32_t d = 1; d < flat.rank && wide.rank < SHAPE_MAX_RANK; d++)
         wide.dim[wide.rank++] = flat.dim[d];
-    void *data = arena_array(graph->arena, bytes + 1, 1);
-    uint32_t by = ragged_input_of(graph, RAGGED_POSITIONS, &positions);
-    if (!data || by == IR_NONE) {
-        ragged_no_memory(err);
-        return IR_NONE;
-    }
-    memcpy(data, table->data, bytes);
-    uint32_t constant = ir_constant_add(graph, table->name, table->dtype, &flat, data);
-    if (constant == IR_NONE) {
-        ragged_no_memory(err);
-        return IR_NONE;
-    }
-    uint32_t made = ragged_add_gather(graph, "ragged: by position", constant, by, err);
+    uint32_t made = ragged_add_gather(graph, "ragged: by position", places->table, places->by, err);
     if (made == IR_NONE || axis < 2)
         return made;
     return ragged_add_reshape(graph, "ragged: by position", made, &wide, err);
+}
+
+/* Puts the table in place of the constant `id`. */
+static enum status read_by_places(struct ir_graph *graph, int64_t n, int64_t s, uint32_t id,
+                                  uint32_t axis, const struct ir_tensor *table, struct error *err)
+{
+    struct places places;
+    TRY(add_places(graph, n, s, axis, table, &places, err));
+    TRY(embed_places(graph, id, &places, err));
+    if (!ir_tensor_uses(graph, id))
+        return STATUS_OK;
+    uint32_t made = gather_table(graph, n, s, axis, &places, err);
+    if (made == IR_NONE)
+        return err->status;
+    ir_replace_uses(graph, id, made);
+    return STATUS_OK;
 }
 
 /* The constant in the form of the longest sequences: what the same node reads there. Its number may
@@ -129,15 +174,8 @@ static enum status gather_constant(struct ragged_forms *f, uint32_t id, struct e
         if (!repeats_itself(all[i], axis == 1 ? all[i]->shape.dim[0] : 1))
             return ragged_refuse(err, reader_of(f->graph, id),
                                  "reads a constant that tells sequences apart");
-    uint32_t in_graph = gather_table(f->graph, f->n, f->s, axis, &table, err);
-    if (in_graph == IR_NONE)
-        return err->status;
-    uint32_t in_longer = gather_table(f->longer, f->n, f->other, axis, &table, err);
-    if (in_longer == IR_NONE)
-        return err->status;
-    ir_replace_uses(f->graph, id, in_graph);
-    ir_replace_uses(f->longer, id, in_longer);
-    return STATUS_OK;
+    TRY(read_by_places(f->graph, f->n, f->s, id, axis, &table, err));
+    return read_by_places(f->longer, f->n, f->other, id, axis, &table, err);
 }
 
 enum status ragged_gather_constants(struct ragged_forms *f, struct error *err)

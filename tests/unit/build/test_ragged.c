@@ -188,6 +188,8 @@ static void check(uint32_t features, uint32_t products)
     assert_int_equal(count(graph, IR_OP_ATTENTION), 1);
     assert_int_equal(count(graph, IR_OP_SOFTMAX), 0);
     assert_int_equal(count(graph, IR_OP_MATMUL), products);
+    assert_int_equal(count(graph, IR_OP_EMBED), 1); /* words and places, which no gather reads */
+    assert_int_equal(count(graph, IR_OP_GATHER), 1);
     for (int i = 0; i < TOKENS; i++)
         ids[i] = (3 * i + 1) % WORDS;
     number_tokens(lengths, ARRAY_LEN(lengths), positions, spans, starts);
