@@ -22,8 +22,8 @@ struct norm_matmul_op {
     struct kernel_norm_matmul norm;
 };
 
-static const char *const names[] = {"64x32 by 2", "64x32 by 4", "64x32 by 8",
-                                    "64x64 by 2", "64x64 by 4", "64x64 by 8"};
+static const char *const names[] = {"64x32 by 2", "64x32 by 4", "64x32 by 8", "64x64 by 2",
+                                    "64x64 by 4", "64x64 by 8", "64x32",      "64x64"};
 _Static_assert(ARRAY_LEN(names) == KERNEL_NORM_MATMUL_VARIANTS, "each row of the kernel's table");
 
 /* --- reading a node --- */
@@ -129,6 +129,15 @@ static bool takes(const struct cuda_device *device, int32_t variant,
     return kernel_norm_matmul(&call, norm) == cudaSuccess;
 }
 
+/* The variant to take without timing, counted from 0: where tiles of 64 columns are enough for half
+ * of the multiprocessors, a block has one alone. */
+static int32_t first_of(const struct cuda_device *device, const struct kernel_matmul *p)
+{
+    int64_t tiles = (p->rows + 63) / 64 * ((p->cols + 63) / 64);
+    return tiles >= device->properties.multiProcessorCount / 2 ? KERNEL_NORM_MATMUL_VARIANTS - 1
+                                                               : own_matmul_split(device, p);
+}
+
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
@@ -139,7 +148,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         struct norm_matmul_op op;
         if (!read_node(graph, node, dtypes[i], false, &op))
             continue;
-        int32_t first = own_matmul_split(device, &op.norm.product);
+        int32_t first = first_of(device, &op.norm.product);
         for (int32_t v = 0; v < KERNEL_NORM_MATMUL_VARIANTS; v++) {
             int32_t variant = 1 + (first + v) % KERNEL_NORM_MATMUL_VARIANTS;
             struct tactic tactic;

@@ -359,8 +359,8 @@ cudaError_t kernel_matmul(const struct kernel_call *call, const struct kernel_ma
  * where the product's b is made of w by numbers scale[k] w[c][k], rounded to its type: so h need
  * not be there before, and is stored only if it is wanted. slope[c] is the sum of what b has for
  * column c, and offset[c] that of shift[k] w[c][k]. Without a mean (`rms`) m is 0. Variants, from 1
- * on: those of kernel_matmul that divide the depth, tiles of 32 and 64 columns. For Hopper. */
-enum { KERNEL_NORM_MATMUL_VARIANTS = 6 };
+ * on: those of kernel_matmul that divide the depth, tiles of 32 and 64 columns; such tiles alone. */
+enum { KERNEL_NORM_MATMUL_VARIANTS = 8 };
 
 struct kernel_norm_matmul {
     struct kernel_matmul product; /* of one source that is no images; scale 1, not wide */

@@ -73,59 +73,67 @@ struct moments {
     float mean, squares;
 };
 
-/* Sums of numbers, less a number near their mean, and of the squares of that: of four chains, which
- * do not wait for each other. */
+/* Where deviations are so small beside the mean, sums of squares have lost too many digits. */
+constexpr float SMALL = 1.0f / 1024; /* a square */
+
+/* Sums of numbers and of their squares, in four chains that do not wait for each other: three
+ * instructions a number, for which the products' threads have time while products are made. */
 struct chains {
-    float near, sum[4], squares[4];
+    float sum[4], squares[4];
     int n;
 
-    /* Half of a row's numbers of a step, `left` of them, from where tensor copies have put them;
-     * there are zeros behind. The first ones' mean is what is near. */
+    /* Half of a row's numbers of a step, from where tensor copies have put them; behind the `left`
+     * that are there are zeros. */
     template <class T>
     __device__ __forceinline__ void take(const unsigned char *row, int in_eight, int half, int left)
     {
-        float v[SEEN];
-#pragma unroll
-        for (int i = 0; i < SEEN; i += CHUNK) {
-            float part[CHUNK];
-            int chunk = (half * SEEN + i) / CHUNK ^ in_eight;
-            matmul::unpack<T>(*reinterpret_cast<const uint4 *>(row + 16 * chunk), part);
-#pragma unroll
-            for (int c = 0; c < CHUNK; c++)
-                v[i + c] = part[c];
-        }
-        if (n == 0) {
-            float all[4] = {};
-#pragma unroll
-            for (int i = 0; i < SEEN; i++)
-                all[i % 4] += v[i];
-            near = __fdividef(all[0] + all[1] + (all[2] + all[3]), (float)left);
-        }
         n += left;
 #pragma unroll
-        for (int i = 0; i < SEEN; i++) {
-            float off = i / CHUNK * CHUNK < left ? v[i] - near : 0;
-            sum[i % 4] += off;
-            squares[i % 4] = fmaf(off, off, squares[i % 4]);
+        for (int i = 0; i < SEEN; i += CHUNK) {
+            float v[CHUNK];
+            int chunk = (half * SEEN + i) / CHUNK ^ in_eight;
+            matmul::unpack<T>(*reinterpret_cast<const uint4 *>(row + 16 * chunk), v);
+#pragma unroll
+            for (int c = 0; c < CHUNK; c++) {
+                sum[c % 4] += v[c];
+                squares[c % 4] = fmaf(v[c], v[c], squares[c % 4]);
+            }
         }
     }
 
-    /* With those of the thread that has the other half of the row. */
-    __device__ __forceinline__ moments done() const
+    /* With those of the thread that has the other half of the row, which is `a` in memory; `first`
+     * and `step`: of the steps that the block sees. */
+    template <class T>
+    __device__ __forceinline__ moments done(const void *a, const todo &j, int first) const
     {
         float s = sum[0] + sum[1] + (sum[2] + sum[3]);
         float q = squares[0] + squares[1] + (squares[2] + squares[3]);
-        float mean = n > 0 ? near + __fdividef(s, (float)n) : 0;
-        q = n > 0 ? fmaxf(q - __fdividef(s * s, (float)n), 0) : 0;
-        float others = (float)__shfl_xor_sync(UINT32_MAX, n, 1), all = (float)n + others;
-        float off = __shfl_xor_sync(UINT32_MAX, mean, 1) - mean;
-        float part = all > 0 ? __fdividef(others, all) : 0;
-        q += __shfl_xor_sync(UINT32_MAX, q, 1) + off * off * (float)n * part;
-        return {fmaf(off, part, mean), q};
+        s += __shfl_xor_sync(UINT32_MAX, s, 1);
+        q += __shfl_xor_sync(UINT32_MAX, q, 1);
+        int all = n + __shfl_xor_sync(UINT32_MAX, n, 1);
+        float mean = all > 0 ? __fdividef(s, (float)all) : 0;
+        moments m = {mean, fmaxf(fmaf(-mean, s, q), 0)};
+        if (m.squares < SMALL * mean * s && !j.job.rms)
+            again<T>(a, j, first, mean, m);
+        return m;
+    }
+
+    /* Takes the squares again, of deviations, from memory. */
+    template <class T>
+    __device__ __noinline__ static void again(const void *a, const todo &j, int first, float mean,
+                                              moments &m)
+    {
+        const T *row = static_cast<const T *>(a);
+        m.squares = 0;
+        for (int k = first; k < j.job.deep.steps; k += j.blocks)
+            for (int i = k * STEP; i < min(k * STEP + STEP, j.job.depth); i++) {
+                float off = number_float(row[i]) - mean;
+                m.squares = fmaf(off, off, m.squares);
+            }
     }
 };
 
-/* A row's mean, and 1 / its deviation, of what all blocks have sent. */
+/* A row's mean, and 1 / its deviation: of what all blocks have sent, and of a block's own. */
 __device__ __forceinline__ float2 statistics_of(const unsigned char *sent, const todo &j, int row)
 {
     float mean = 0, squares = 0;
@@ -144,6 +152,12 @@ __device__ __forceinline__ float2 statistics_of(const unsigned char *sent, const
         squares = fmaf(of[b].squares, j.job.one, fmaf(j.job.share[b], off * off, squares));
     }
     return make_float2(j.job.rms ? 0 : mean, rsqrtf(squares + j.job.epsilon));
+}
+
+__device__ __forceinline__ float2 statistics_alone(const job &j, const moments &m)
+{
+    float squares = fmaf(m.squares, j.one, j.rms ? m.mean * m.mean : 0);
+    return make_float2(j.rms ? 0 : m.mean, rsqrtf(squares + j.epsilon));
 }
 
 /* --- h --- */
@@ -197,7 +211,7 @@ struct chunk {
 
 /* --- the watch of split.cuh --- */
 
-template <class T> struct watch {
+template <class T, bool ALONE> struct watch {
     chains seen;
     share mine;
     chunk first; /* comes while products are made */
@@ -222,12 +236,19 @@ template <class T> struct watch {
             seen.template take<T>(stage + row * matmul::LINE, row % 8, half, left);
     }
 
+    __device__ __forceinline__ moments done(const todo &j, const split::place &at) const
+    {
+        int there = min(at.row + (int)threadIdx.x / 2, j.job.rows - 1);
+        return seen.template done<T>(static_cast<const T *>(j.job.a) + (int64_t)there * j.job.depth,
+                                     j, at.rank);
+    }
+
     /* The four threads of two rows send both to all blocks that finish units. */
     template <class Ring>
     __device__ __forceinline__ void send(const Ring &r, const todo &j, const split::place &at)
     {
         int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 4 * 2;
-        moments mine = seen.done();
+        moments mine = done(j, at);
         float mean = __shfl_xor_sync(UINT32_MAX, mine.mean, 2);
         float squares = __shfl_xor_sync(UINT32_MAX, mine.squares, 2);
         bool second = lane % 4 >= 2; /* of the two rows */
@@ -240,10 +261,27 @@ template <class T> struct watch {
                       r.come, block);
     }
 
+    /* Leaves statistics for the block's other threads. */
+    template <class Ring>
+    __device__ __forceinline__ void keep(const Ring &r, const todo &j, const split::place &at)
+    {
+        float2 is = statistics_alone(j.job, done(j, at));
+        if (threadIdx.x % 2 == 0)
+            reinterpret_cast<float2 *>(r.beside)[threadIdx.x / 2] = is;
+        named_sync(1, HOPPER_WARPGROUP);
+    }
+
+    template <class Ring>
+    __device__ static __forceinline__ float2 of(const Ring &r, const todo &j, int row)
+    {
+        return ALONE ? reinterpret_cast<const float2 *>(r.beside)[row]
+                     : statistics_of(r.beside, j, row);
+    }
+
     template <class Ring>
     __device__ __forceinline__ void settle(const Ring &r, const todo &j, int row, operands<T> &with)
     {
-        float2 is = statistics_of(r.beside, j, row);
+        float2 is = of(r, j, row);
         with.settle(is.x, is.y);
     }
 
@@ -258,18 +296,19 @@ template <class T> struct watch {
                 mine.find(j.job);
                 first.fetch(j.job, at.row + (int)mine.row, (int)mine.column);
             }
-            now.template store<T>(j.job, at.row + row, column, statistics_of(r.beside, j, row));
+            now.template store<T>(j.job, at.row + row, column, of(r, j, row));
         }
     }
 };
 
-template <class T_, int COLUMNS, int STAGES>
-struct shape : split::shape<COLUMNS, STAGES, matmul::LINE, BLOCKS_MAX * PLACE> {
+template <class T_, int COLUMNS, int STAGES, bool ALONE>
+struct shape
+    : split::shape<COLUMNS, STAGES, matmul::LINE, ALONE ? PLACE : BLOCKS_MAX * PLACE, ALONE> {
     typedef T_ T;
     typedef float Sum;
     typedef struct job job;
     typedef norm_matmul::operands<T> operands;
-    typedef norm_matmul::watch<T> watch;
+    typedef norm_matmul::watch<T, ALONE> watch;
     __device__ static __forceinline__ void product(Sum (&sum)[COLUMNS / 2], uint64_t a, uint64_t b,
                                                    int keep)
     {
@@ -281,6 +320,95 @@ struct shape : split::shape<COLUMNS, STAGES, matmul::LINE, BLOCKS_MAX * PLACE> {
         steps.until(steps.j.job.deep.steps, sum);
     }
 };
+
+/* --- blocks that have all of a tile's depth --- */
+
+/* What a thread adds to its sums: to 8 columns of each part, of two rows. */
+template <class S> struct added {
+    typedef typename S::T T;
+    static constexpr int PARTS = S::PARTS;
+    int row, column; /* the first ones; the second row is 8 below */
+    uint4 bias[PARTS], residual[PARTS][2];
+    float slope[PARTS][LANE], offset[PARTS][LANE];
+
+    __device__ __forceinline__ added(const job &j, const split::place &at)
+        : row(at.row + (int)threadIdx.x / 32 * 16 + (int)threadIdx.x % 32 / 4),
+          column(at.column + (int)threadIdx.x % 4 * LANE), bias{}, residual{}, slope{}, offset{}
+    {
+#pragma unroll
+        for (int i = 0; i < PARTS; i++) {
+            int c = column + i * split::PART, left = j.cols - c;
+            if (left <= 0)
+                continue;
+            read_floats(j.slope + c, slope[i]);
+            read_floats(j.offset + c, offset[i]);
+            if (j.bias)
+                bias[i] = matmul::fetch<matmul::any_results>(j.bias, c, left, j.whole);
+#pragma unroll
+            for (int up = 0; up < 2; up++)
+                if (j.residual && row + 8 * up < j.rows)
+                    residual[i][up] = matmul::fetch<matmul::any_results>(
+                        j.residual, (int64_t)(row + 8 * up) * j.cols + c, left, j.whole);
+        }
+    }
+
+    /* A part's sums of a row, which lie as split::send has them. */
+    __device__ __forceinline__ void finish(const job &j, const float (&sum)[S::SUMS], int part,
+                                           int up, float2 is) const
+    {
+        int c = column + part * split::PART, at = row + 8 * up;
+        float v[LANE];
+        if (c >= j.cols || at >= j.rows)
+            return;
+#pragma unroll
+        for (int i = 0; i < LANE; i++)
+            v[i] = fmaf(fmaf(-is.x, slope[part][i], sum[4 * (4 * part + i / 2) + 2 * up + i % 2]),
+                        is.y, offset[part][i]);
+        matmul::row_steps<T>(j, bias[part], residual[part][up], v);
+        matmul::put<T, matmul::any_results>(j.y, (int64_t)at * j.cols + c, j.cols - c, j.whole, v,
+                                            0);
+    }
+};
+
+template <class S>
+__global__ void __launch_bounds__(split::THREADS, 2)
+    kernel(const __grid_constant__ hopper_maps m, const __grid_constant__ todo j)
+{
+    KERNEL_SHARED(unsigned char, raw);
+    split::ring<S> r(raw);
+    split::place at(j, S());
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < S::STAGES; i++) {
+            mbarrier_init(r.full + i, 1);
+            mbarrier_init(r.empty + i, split::WARPS);
+        }
+        mbarrier_fence();
+    }
+    __syncthreads();
+    grid_go();
+    if (threadIdx.x >= HOPPER_WARPGROUP) {
+        if (threadIdx.x == HOPPER_WARPGROUP)
+            split::load<S>(r, m, j, at);
+        else
+            grid_wait();
+        return;
+    }
+    grid_wait();
+    float sum[S::SUMS];
+    added<S> with(j.job, at); /* comes while products are made */
+    typename S::watch watch(j, at);
+    split::work<S> steps(r, j, 0, watch);
+    S::multiply(steps, at.column, sum);
+    watch.keep(r, j, at);
+#pragma unroll
+    for (int up = 0; up < 2; up++) {
+        float2 is = watch.of(r, j, with.row - at.row + 8 * up);
+#pragma unroll
+        for (int part = 0; part < S::PARTS; part++)
+            with.finish(j.job, sum, part, up, is);
+    }
+    watch.leave(r, j, at);
+}
 
 /* --- launching --- */
 
@@ -335,7 +463,18 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_nor
     if (!split::is_for(call, BLOCKS, (int64_t)j.job.m_tiles * j.job.n_tiles, j.job.deep.steps))
         return cudaErrorNotSupported;
     share_depth(&j.job, BLOCKS);
-    return call->dry ? cudaSuccess : split::launch<S>(call, from, j);
+    if (call->dry)
+        return cudaSuccess;
+    if constexpr (!S::ALONE) {
+        return split::launch<S>(call, from, j);
+    } else {
+        struct hopper_maps m = {};
+        cudaError_t code = hopper_sources_open(&from, &m, &j.job.deep);
+        if (code != cudaSuccess)
+            return code;
+        return hopper_launch(kernel<S>, (unsigned)(j.job.m_tiles * j.job.n_tiles), 1,
+                             split::THREADS, S::SHARED, call, m, j);
+    }
 }
 
 typedef cudaError_t (*launch_fn)(const struct kernel_call *call,
@@ -346,9 +485,10 @@ cudaError_t launch(const struct kernel_call *call, const struct kernel_norm_matm
 {
     /* columns and stages of a block, blocks that share a tile's depth */
     static const launch_fn rows[KERNEL_NORM_MATMUL_VARIANTS] = {
-        launch_split<shape<T, 32, 7>, 2>, launch_split<shape<T, 32, 7>, 4>,
-        launch_split<shape<T, 32, 7>, 8>, launch_split<shape<T, 64, 5>, 2>,
-        launch_split<shape<T, 64, 5>, 4>, launch_split<shape<T, 64, 5>, 8>,
+        launch_split<shape<T, 32, 7, false>, 2>, launch_split<shape<T, 32, 7, false>, 4>,
+        launch_split<shape<T, 32, 7, false>, 8>, launch_split<shape<T, 64, 5, false>, 2>,
+        launch_split<shape<T, 64, 5, false>, 4>, launch_split<shape<T, 64, 5, false>, 8>,
+        launch_split<shape<T, 32, 8, true>, 1>,  launch_split<shape<T, 64, 6, true>, 1>,
     };
     if (call->variant < 1 || call->variant > KERNEL_NORM_MATMUL_VARIANTS)
         return cudaErrorNotSupported;

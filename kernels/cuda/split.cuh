@@ -46,14 +46,15 @@ constexpr int WAVES = 4;              /* of two blocks a multiprocessor, at most
  *   watch                                       what threads that multiply do beside that; no_watch
  *                                               if there is nothing, else there are BESIDE bytes of
  *                                               shared memory for it */
-template <int COLUMNS_, int STAGES_, int LINE_, int BESIDE_ = 0> struct shape {
+template <int COLUMNS_, int STAGES_, int LINE_, int BESIDE_ = 0, bool ALONE_ = false> struct shape {
     static constexpr int COLUMNS = COLUMNS_, STAGES = STAGES_, LINE = LINE_;
     static constexpr int A = SLAB * LINE, B = COLUMNS * LINE, STAGE = A + B;
     static constexpr int PARTS = COLUMNS / PART, UNITS = SLAB / OCTET * PARTS;
     static constexpr int SUMS = COLUMNS / 2; /* of a thread */
-    static constexpr int BESIDE = BESIDE_;
+    static constexpr bool ALONE = ALONE_; /* a block has all of a tile's depth, and sends nothing */
+    static constexpr int SENT = ALONE ? 0 : UNITS * UNIT, BESIDE = BESIDE_;
     static constexpr int SHARED =
-        HOPPER_ALIGN + STAGES * STAGE + UNITS * UNIT + BESIDE + (2 * STAGES + 1) * 8;
+        HOPPER_ALIGN + STAGES * STAGE + SENT + BESIDE + (2 * STAGES + 1) * 8;
     static_assert(SHARED <= SHARED_MAX, "shared memory");
 };
 
@@ -71,7 +72,7 @@ template <class S> struct ring {
     {
         stages = shared_kept(raw);
         units = stages + S::STAGES * S::STAGE;
-        beside = units + S::UNITS * UNIT;
+        beside = units + S::SENT;
         full = reinterpret_cast<uint64_t *>(beside + S::BESIDE);
         empty = full + S::STAGES;
         come = empty + S::STAGES;
@@ -84,7 +85,7 @@ struct place {
     int rank, units, mine, row, column, n;
     template <class S>
     __device__ __forceinline__ place(const todo<typename S::job> &j, const S &)
-        : rank(cluster_rank())
+        : rank(S::ALONE ? 0 : cluster_rank())
     {
         hopper_tile tile(j.job.m_tiles, j.job.n_tiles, (int)blockIdx.x / j.blocks);
         row = tile.m * SLAB;

@@ -132,7 +132,9 @@ static struct kernel_norm_matmul arguments(const struct norm_case *c, const stru
 /* By variant: a tile's columns, and the blocks that share its depth. */
 static bool is_taken(const struct norm_case *c, int variant)
 {
-    int64_t columns = INT64_C(32) << (variant - 1) / 3, blocks = INT64_C(2) << (variant - 1) % 3;
+    enum { ALONE = 7 };
+    int64_t columns = INT64_C(32) << (variant < ALONE ? (variant - 1) / 3 : variant - ALONE);
+    int64_t blocks = variant < ALONE ? INT64_C(2) << (variant - 1) % 3 : 1;
     return (c->depth + 63) / 64 >= blocks &&
            (c->rows + 63) / 64 * ((c->cols + columns - 1) / columns) * blocks <= 8 * 132;
 }
@@ -157,9 +159,10 @@ static void check_case(const struct norm_case *c)
                          is_taken(c, variant) ? cudaSuccess : cudaErrorNotSupported);
         if (!is_taken(c, variant))
             continue;
-        array_check(&d.y, c->dtype == DTYPE_F16 ? 3e-4 : 2e-3, what);
+        double digits = 1 + fabs((double)c->mean) / 8; /* which a mean takes away */
+        array_check(&d.y, (c->dtype == DTYPE_F16 ? 3e-4 : 2e-3) * digits, what);
         if (c->stored)
-            array_check(&d.h, 3e-5, what);
+            array_check(&d.h, 3e-5 * digits, what);
     }
     data_free(&d);
 }
@@ -180,6 +183,7 @@ static void test_shapes(void **state)
         {DTYPE_F16, 65, 101, 520, IR_UNARY_RELU, true, true, true, false, true, 0},
         {DTYPE_F16, 64, 8, 8, IR_UNARY_IDENTITY, true, false, true, false, true, 0},
         {DTYPE_BF16, 20, 1000, 96, IR_UNARY_IDENTITY, false, false, true, false, true, 0},
+        {DTYPE_F16, 66, 72, 328, IR_UNARY_IDENTITY, true, true, true, false, true, 40},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         check_case(&cases[i]);
@@ -249,15 +253,22 @@ static void test_left_out(void **state)
     (void)state;
     const struct norm_case c = {DTYPE_F16, 65,    72,   2584, IR_UNARY_RELU, true, true,
                                 true,      false, true, 0};
-    int first = probe_sites(), least = 8;
-    struct left_out k = {.call = {.variant = 2, .multiprocessors = 132, .capability = 90},
-                         .d = data_new(&c)};
-    k.p = arguments(&c, &k.d);
-    for (int64_t row = 0; row < c.rows; row++)
-        reference_row(&c, &k.d, row);
-    print_message("%d faults found\n", left_out_all("norm", run_left_out, &k));
-    assert_true(probe_sites() - first >= least);
-    data_free(&k.d);
+    static const struct {
+        int32_t variant;
+        int least;
+    } kernels[] = {{2, 8}, {8, 5}};
+    for (size_t i = 0; i < ARRAY_LEN(kernels); i++) {
+        int first = probe_sites();
+        struct left_out k = {
+            .call = {.variant = kernels[i].variant, .multiprocessors = 132, .capability = 90},
+            .d = data_new(&c)};
+        k.p = arguments(&c, &k.d);
+        for (int64_t row = 0; row < c.rows; row++)
+            reference_row(&c, &k.d, row);
+        print_message("%d faults found\n", left_out_all("norm", run_left_out, &k));
+        assert_true(probe_sites() - first >= kernels[i].least);
+        data_free(&k.d);
+    }
 }
 
 static void test_refused(void **state)
