@@ -141,13 +141,17 @@ static enum status try_both(const struct ir_graph *graph, struct ir_graph *toget
 /* Looks on: a node for which the judge rules out 16 bits has nothing wider. */
 struct watch {
     const struct tune_judge *judge;
-    bool held;
+    const struct pass_pairs *made;
+    bool held[PASS_PAIRS_MAX]; /* of those that were made */
 };
 
 static void look_on(struct watch *w, const struct ir_graph *graph, const uint32_t *held)
 {
-    for (uint32_t i = 0; i < graph->n_nodes; i++)
-        w->held = w->held || (is_joined(ir_node(graph, i)) && held[i] & HALVES);
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        for (uint32_t k = 0; is_joined(node) && held[i] & HALVES && k < w->made->n; k++)
+            w->held[k] = w->held[k] || !strcmp(w->made->row[k].both, node->name);
+    }
 }
 
 static enum status watch_begin(void *user, const struct ir_graph *graph, uint32_t *held,
@@ -169,45 +173,73 @@ static enum status watch_look(void *user, const struct ir_graph *graph,
     return STATUS_OK;
 }
 
-/* Tunes a graph that has such nodes. *held: the judge would have one of them in other types. */
+/* Tunes a graph that has such nodes, and leaves out those that the judge would have in other
+ * types: *rest has the others. */
 static enum status tune_watched(struct ir_graph *graph, const struct tune_options *tune,
-                                struct tune_report *tuned, bool *held, struct error *err)
+                                const struct pass_pairs *made, struct tune_report *tuned,
+                                struct pass_pairs *rest, struct error *err)
 {
-    struct watch watch = {.judge = tune->judge};
+    struct watch watch = {.judge = tune->judge, .made = made};
     const struct tune_judge watching = {watch_begin, watch_look, &watch};
     struct tune_options options = *tune;
     if (tune->judge)
         options.judge = &watching;
     TRY(tune_graph(graph, &options, tuned, err));
-    *held = watch.held;
+    rest->n = 0;
+    for (uint32_t i = 0; i < made->n; i++)
+        if (!watch.held[i])
+            rest->row[rest->n++] = made->row[i];
+        else
+            log_write(tune->log, LOG_INFO, "%s: two nodes again, held back in FP32",
+                      made->row[i].both);
     return STATUS_OK;
 }
 
 /* --- the graph that is kept --- */
 
-/* Tunes the graph with the pairs that the trial allows. */
+/* A graph with such nodes, tuned; NULL if there are none that the judge leaves as they are. */
+struct last {
+    struct ir_graph *graph;
+    struct pass_pairs made, rest;
+    struct pass_tally tally[PASS_COUNT];
+};
+
+static void last_cleanup(struct last *l)
+{
+    ir_graph_free(l->graph);
+}
+
+static enum status join_last(const struct ir_graph *graph, struct trial *trial,
+                             const struct tune_options *tune, struct tune_report *tuned,
+                             struct last *last, struct error *err)
+{
+    TRY(join(graph, trial, tune->log, &last->made, last->tally, &last->graph, err));
+    return last->graph ? tune_watched(last->graph, tune, &last->made, tuned, &last->rest, err)
+                       : STATUS_OK;
+}
+
+/* Tunes the graph with the pairs that the trial allows; once more with those that the judge has not
+ * held back, if there are any; and without any, if it holds back one of these, too. */
 static enum status tune_last(struct ir_graph *graph, struct trial *trial,
                              const struct tune_options *tune, struct build_report *report,
                              struct tune_report *tuned, struct ir_graph **joined, struct error *err)
 {
-    CLEANUP(ir_graph_cleanup) struct ir_graph *copy = NULL;
-    struct pass_pairs made;
-    struct pass_tally tally[PASS_COUNT];
-    bool held = false;
-    TRY(join(graph, trial, tune->log, &made, tally, &copy, err));
-    if (copy)
-        TRY(tune_watched(copy, tune, tuned, &held, err));
-    if (held) {
-        log_write(tune->log, LOG_INFO,
-                  "fuse_pair, fuse_norm: undone, as a layer is held back in FP32");
-        ir_graph_free(STEAL(copy));
+    CLEANUP(last_cleanup) struct last first = {0}, again = {0};
+    struct last *kept = &first;
+    TRY(join_last(graph, trial, tune, tuned, &first, err));
+    if (first.graph && first.rest.n > 0 && first.rest.n < first.made.n) {
+        struct trial fewer = *trial;
+        fewer.only = &first.rest;
+        kept = &again;
+        TRY(join_last(graph, &fewer, tune, tuned, &again, err));
     }
-    if (!copy)
+    bool whole = kept->graph && kept->rest.n == kept->made.n;
+    if (!whole)
         TRY(tune_graph(graph, tune, tuned, err));
     for (size_t i = 0; i < ARRAY_LEN(joining); i++)
-        report->passes[joining[i]] = copy ? tally[joining[i]] : (struct pass_tally){0};
-    report->fused -= copy ? made.n : 0;
-    *joined = STEAL(copy);
+        report->passes[joining[i]] = whole ? kept->tally[joining[i]] : (struct pass_tally){0};
+    report->fused -= whole ? kept->made.n : 0;
+    *joined = whole ? STEAL(kept->graph) : NULL;
     return STATUS_OK;
 }
 
