@@ -173,7 +173,8 @@ struct share {
         int blocks = min(j.blocks, place.units);
         if (!j.job.h || place.rank >= blocks)
             return;
-        at = (place.n * blocks + place.rank) * HOPPER_WARPGROUP + (int)threadIdx.x;
+        at = (place.n * blocks + place.rank) * HOPPER_WARPGROUP +
+             (int)threadIdx.x % HOPPER_WARPGROUP;
         step = j.job.n_tiles * blocks * HOPPER_WARPGROUP;
         end = min(SLAB, j.job.rows - place.row) * (j.job.depth / CHUNK);
         find(j.job);
@@ -212,6 +213,12 @@ struct chunk {
 /* --- the watch of split.cuh --- */
 
 template <class T, bool ALONE> struct watch {
+    /* The thread's number in its warpgroup. */
+    __device__ static __forceinline__ int rank(void)
+    {
+        return (int)threadIdx.x % HOPPER_WARPGROUP;
+    }
+
     chains seen;
     share mine;
     chunk first; /* comes while products are made */
@@ -230,7 +237,7 @@ template <class T, bool ALONE> struct watch {
 
     __device__ __forceinline__ void step(const todo &j, const unsigned char *stage, int k)
     {
-        int row = (int)threadIdx.x / 2, half = (int)threadIdx.x % 2;
+        int row = rank() / 2, half = rank() % 2;
         int left = min(SEEN, j.job.depth - k * STEP - half * SEEN); /* whole chunks */
         if (row < j.tall && left > 0)
             seen.template take<T>(stage + row * matmul::LINE, row % 8, half, left);
@@ -238,7 +245,7 @@ template <class T, bool ALONE> struct watch {
 
     __device__ __forceinline__ moments done(const todo &j, const split::place &at) const
     {
-        int there = min(at.row + (int)threadIdx.x / 2, j.job.rows - 1);
+        int there = min(at.row + rank() / 2, j.job.rows - 1);
         return seen.template done<T>(static_cast<const T *>(j.job.a) + (int64_t)there * j.job.depth,
                                      j, at.rank);
     }
@@ -267,8 +274,7 @@ template <class T, bool ALONE> struct watch {
     {
         float2 is = statistics_alone(j.job, done(j, at));
         if (threadIdx.x % 2 == 0)
-            reinterpret_cast<float2 *>(r.beside)[threadIdx.x / 2] = is;
-        named_sync(1, HOPPER_WARPGROUP);
+            reinterpret_cast<float2 *>(r.beside)[rank() / 2] = is;
     }
 
     template <class Ring>
@@ -301,14 +307,16 @@ template <class T, bool ALONE> struct watch {
     }
 };
 
-template <class T_, int COLUMNS, int STAGES, bool ALONE>
-struct shape
-    : split::shape<COLUMNS, STAGES, matmul::LINE, ALONE ? PLACE : BLOCKS_MAX * PLACE, ALONE> {
+/* Results: whether all columns are there, 16 bytes at a time, so that there is no code for others. */
+template <class T_, int COLUMNS, int STAGES, bool ALONE, class RESULTS_ = matmul::any_results>
+struct shape : split::shape<COLUMNS, STAGES, matmul::LINE,
+                            ALONE ? PLACE + 2 * COLUMNS * 4 : BLOCKS_MAX * PLACE, ALONE> {
     typedef T_ T;
     typedef float Sum;
     typedef struct job job;
     typedef norm_matmul::operands<T> operands;
     typedef norm_matmul::watch<T, ALONE> watch;
+    typedef RESULTS_ results;
     __device__ static __forceinline__ void product(Sum (&sum)[COLUMNS / 2], uint64_t a, uint64_t b,
                                                    int keep)
     {
@@ -329,49 +337,108 @@ template <class S> struct added {
     static constexpr int PARTS = S::PARTS;
     int row, column; /* the first ones; the second row is 8 below */
     uint4 bias[PARTS], residual[PARTS][2];
-    float slope[PARTS][LANE], offset[PARTS][LANE];
 
     __device__ __forceinline__ added(const job &j, const split::place &at)
         : row(at.row + (int)threadIdx.x / 32 * 16 + (int)threadIdx.x % 32 / 4),
-          column(at.column + (int)threadIdx.x % 4 * LANE), bias{}, residual{}, slope{}, offset{}
+          column(at.column + (int)threadIdx.x % 4 * LANE), bias{}, residual{}
     {
 #pragma unroll
         for (int i = 0; i < PARTS; i++) {
             int c = column + i * split::PART, left = j.cols - c;
             if (left <= 0)
                 continue;
-            read_floats(j.slope + c, slope[i]);
-            read_floats(j.offset + c, offset[i]);
             if (j.bias)
-                bias[i] = matmul::fetch<matmul::any_results>(j.bias, c, left, j.whole);
+                bias[i] = matmul::fetch<typename S::results>(j.bias, c, left, j.whole);
 #pragma unroll
             for (int up = 0; up < 2; up++)
                 if (j.residual && row + 8 * up < j.rows)
-                    residual[i][up] = matmul::fetch<matmul::any_results>(
+                    residual[i][up] = matmul::fetch<typename S::results>(
                         j.residual, (int64_t)(row + 8 * up) * j.cols + c, left, j.whole);
         }
     }
 
     /* A part's sums of a row, which lie as split::send has them. */
-    __device__ __forceinline__ void finish(const job &j, const float (&sum)[S::SUMS], int part,
-                                           int up, float2 is) const
+    __device__ __forceinline__ void finish(const job &j, const float *sums,
+                                           const float (&sum)[S::SUMS], int part, int up,
+                                           float2 is) const
     {
         int c = column + part * split::PART, at = row + 8 * up;
-        float v[LANE];
+        float slope[LANE], offset[LANE], v[LANE];
         if (c >= j.cols || at >= j.rows)
             return;
+        vector_read<LANE>(sums + c % S::COLUMNS, slope);
+        vector_read<LANE>(sums + S::COLUMNS + c % S::COLUMNS, offset);
 #pragma unroll
         for (int i = 0; i < LANE; i++)
-            v[i] = fmaf(fmaf(-is.x, slope[part][i], sum[4 * (4 * part + i / 2) + 2 * up + i % 2]),
-                        is.y, offset[part][i]);
+            v[i] = fmaf(fmaf(-is.x, slope[i], sum[4 * (4 * part + i / 2) + 2 * up + i % 2]), is.y,
+                        offset[i]);
         matmul::row_steps<T>(j, bias[part], residual[part][up], v);
-        matmul::put<T, matmul::any_results>(j.y, (int64_t)at * j.cols + c, j.cols - c, j.whole, v,
+        matmul::put<T, typename S::results>(j.y, (int64_t)at * j.cols + c, j.cols - c, j.whole, v,
                                             0);
     }
 };
 
+/* Slopes and offsets of the tile's columns, behind the rows' statistics. */
+template <class S> __device__ __forceinline__ float *column_sums(const split::ring<S> &r)
+{
+    return reinterpret_cast<float *>(r.beside + PLACE);
+}
+
 template <class S>
-__global__ void __launch_bounds__(split::THREADS, 2)
+__device__ __forceinline__ void bring_columns(const split::ring<S> &r, const todo &j,
+                                              const split::place &at)
+{
+    constexpr int FOURS = S::COLUMNS / 4; /* of each */
+    int i = (int)threadIdx.x % HOPPER_WARPGROUP, c = at.column + i % FOURS * 4;
+    if (i < 2 * FOURS && c < (j.job.cols + split::PART - 1) / split::PART * split::PART)
+        reinterpret_cast<float4 *>(column_sums(r))[i] =
+            __ldg(reinterpret_cast<const float4 *>((i < FOURS ? j.job.slope : j.job.offset) + c));
+}
+
+constexpr int WATCHED =
+    2 * HOPPER_WARPGROUP + 32; /* threads: that multiply, that watch, a loader */
+
+/* The threads that watch, beside those that multiply. */
+template <class S>
+__device__ __forceinline__ void observe(const split::ring<S> &r, const todo &j,
+                                        const split::place &at)
+{
+    typename S::watch watch(j, at);
+    hopper_turn t = {0, 0};
+#pragma unroll 1
+    for (int k = 0; k < j.job.deep.steps; k++) {
+        mbarrier_wait(r.full + t.at, t.parity);
+        watch.step(j, r.stages + t.at * S::STAGE, k);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0)
+            mbarrier_arrive(r.empty + t.at);
+        t.next(S::STAGES);
+    }
+    watch.keep(r, j, at);
+    named_sync(1, 2 * HOPPER_WARPGROUP);
+    watch.leave(r, j, at);
+}
+
+template <class S>
+__device__ __forceinline__ void make(const split::ring<S> &r, const todo &j, const split::place &at)
+{
+    float sum[S::SUMS];
+    added<S> with(j.job, at); /* comes while products are made */
+    split::no_watch none(j, at);
+    split::work<S, split::no_watch> steps(r, j, 0, none);
+    steps.until(j.job.deep.steps, sum);
+    named_sync(1, 2 * HOPPER_WARPGROUP);
+#pragma unroll
+    for (int up = 0; up < 2; up++) {
+        float2 is = S::watch::of(r, j, with.row - at.row + 8 * up);
+#pragma unroll
+        for (int part = 0; part < S::PARTS; part++)
+            with.finish(j.job, column_sums(r), sum, part, up, is);
+    }
+}
+
+template <class S>
+__global__ void __launch_bounds__(WATCHED, 2)
     kernel(const __grid_constant__ hopper_maps m, const __grid_constant__ todo j)
 {
     KERNEL_SHARED(unsigned char, raw);
@@ -380,34 +447,23 @@ __global__ void __launch_bounds__(split::THREADS, 2)
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::STAGES; i++) {
             mbarrier_init(r.full + i, 1);
-            mbarrier_init(r.empty + i, split::WARPS);
+            mbarrier_init(r.empty + i, 2 * split::WARPS);
         }
         mbarrier_fence();
     }
     __syncthreads();
     grid_go();
-    if (threadIdx.x >= HOPPER_WARPGROUP) {
-        if (threadIdx.x == HOPPER_WARPGROUP)
-            split::load<S>(r, m, j, at);
-        else
-            grid_wait();
+    if (threadIdx.x == 2 * HOPPER_WARPGROUP) {
+        split::load<S>(r, m, j, at);
         return;
     }
+    if (threadIdx.x / HOPPER_WARPGROUP == 1)
+        bring_columns(r, j, at);
     grid_wait();
-    float sum[S::SUMS];
-    added<S> with(j.job, at); /* comes while products are made */
-    typename S::watch watch(j, at);
-    split::work<S> steps(r, j, 0, watch);
-    S::multiply(steps, at.column, sum);
-    watch.keep(r, j, at);
-#pragma unroll
-    for (int up = 0; up < 2; up++) {
-        float2 is = watch.of(r, j, with.row - at.row + 8 * up);
-#pragma unroll
-        for (int part = 0; part < S::PARTS; part++)
-            with.finish(j.job, sum, part, up, is);
-    }
-    watch.leave(r, j, at);
+    if (threadIdx.x < HOPPER_WARPGROUP)
+        make<S>(r, j, at);
+    else if (threadIdx.x < 2 * HOPPER_WARPGROUP)
+        observe<S>(r, j, at);
 }
 
 /* --- launching --- */
@@ -472,9 +528,18 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_nor
         cudaError_t code = hopper_sources_open(&from, &m, &j.job.deep);
         if (code != cudaSuccess)
             return code;
-        return hopper_launch(kernel<S>, (unsigned)(j.job.m_tiles * j.job.n_tiles), 1,
-                             split::THREADS, S::SHARED, call, m, j);
+        return hopper_launch(kernel<S>, (unsigned)(j.job.m_tiles * j.job.n_tiles), 1, WATCHED,
+                             S::SHARED, call, m, j);
     }
+}
+
+template <class T, int COLUMNS, int STAGES>
+cudaError_t launch_alone(const struct kernel_call *call, const struct kernel_norm_matmul &p)
+{
+    typedef matmul::whole_results<false, true> whole;
+    return matmul::job_of(p.product, SLAB, COLUMNS).whole
+               ? launch_split<shape<T, COLUMNS, STAGES, true, whole>, 1>(call, p)
+               : launch_split<shape<T, COLUMNS, STAGES, true>, 1>(call, p);
 }
 
 typedef cudaError_t (*launch_fn)(const struct kernel_call *call,
@@ -485,10 +550,14 @@ cudaError_t launch(const struct kernel_call *call, const struct kernel_norm_matm
 {
     /* columns and stages of a block, blocks that share a tile's depth */
     static const launch_fn rows[KERNEL_NORM_MATMUL_VARIANTS] = {
-        launch_split<shape<T, 32, 7, false>, 2>, launch_split<shape<T, 32, 7, false>, 4>,
-        launch_split<shape<T, 32, 7, false>, 8>, launch_split<shape<T, 64, 5, false>, 2>,
-        launch_split<shape<T, 64, 5, false>, 4>, launch_split<shape<T, 64, 5, false>, 8>,
-        launch_split<shape<T, 32, 8, true>, 1>,  launch_split<shape<T, 64, 6, true>, 1>,
+        launch_split<shape<T, 32, 7, false>, 2>,
+        launch_split<shape<T, 32, 7, false>, 4>,
+        launch_split<shape<T, 32, 7, false>, 8>,
+        launch_split<shape<T, 64, 5, false>, 2>,
+        launch_split<shape<T, 64, 5, false>, 4>,
+        launch_split<shape<T, 64, 5, false>, 8>,
+        launch_alone<T, 32, 8>,
+        launch_alone<T, 64, 6>,
     };
     if (call->variant < 1 || call->variant > KERNEL_NORM_MATMUL_VARIANTS)
         return cudaErrorNotSupported;

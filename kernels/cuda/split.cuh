@@ -167,15 +167,15 @@ struct no_watch {
 };
 
 /* A block's walk along the depth, by those who multiply. */
-template <class S> struct work {
+template <class S, class Watch = typename S::watch> struct work {
     const ring<S> &r;
     const todo<typename S::job> &j;
-    typename S::watch &watch;
+    Watch &watch;
     int k, before; /* the next step; the stage of the one before it */
     hopper_turn t;
 
     __device__ __forceinline__ work(const ring<S> &shared, const todo<typename S::job> &todo,
-                                    int rank, typename S::watch &watching)
+                                    int rank, Watch &watching)
         : r(shared), j(todo), watch(watching), k(rank), before(-1), t({0, 0})
     {
     }
