@@ -57,11 +57,14 @@ static int64_t least(int64_t a, int64_t b)
     return a == 0 || (b > 0 && b < a) ? b : a;
 }
 
-/* What an index of the node is below: the size of the axis, or the least size of any. */
-static int64_t bound_of(const struct ir_graph *graph, const struct ir_node *node)
+/* What an index of the node is below: the size of the axis, or the least size of any. Each of
+ * EMBED's inputs of ids stands behind its table. */
+static int64_t bound_of(const struct ir_graph *graph, const struct ir_node *node, uint32_t input)
 {
     const struct shape *data = &ir_tensor(graph, node->inputs[0])->shape;
     int64_t bound = 0;
+    if (node->op == IR_OP_EMBED)
+        return ir_tensor(graph, node->inputs[input - 1])->shape.dim[0];
     if (ir_op_attr(node->op, IR_ATTR_AXIS)) {
         int64_t axis = ir_attr_int(node, IR_ATTR_AXIS);
         axis += axis < 0 ? data->rank : 0;
@@ -95,7 +98,7 @@ static void find_meaning(const struct ir_graph *graph, uint32_t tensor, int hops
             else if (operand && operand->name && operand->flags & IR_OPERAND_SPANS)
                 out->spans = true;
             else if (operand && operand->name && operand->flags & IR_OPERAND_FAILS)
-                out->below = least(out->below, bound_of(graph, node));
+                out->below = least(out->below, bound_of(graph, node, k));
             else if (passes_on(graph, node))
                 find_meaning(graph, node->outputs[0], hops + 1, out);
         }

@@ -143,6 +143,28 @@ static void token_ids_are_within_the_vocabulary(void **state UNUSED)
     ir_graph_free(g);
 }
 
+/* Each kind of ids fits the table that it is for. */
+static void ids_of_several_tables_fit_theirs(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    static int64_t ids[N];
+    uint32_t words = input(g, "input_ids", DTYPE_I64, N);
+    uint32_t types = input(g, "token_type_ids", DTYPE_I64, N);
+    uint32_t in[4] = {net_constant(g, (int64_t[]){37, 8, 0}), words,
+                      net_constant(g, (int64_t[]){2, 8, 0}), types};
+    net_output(g, net_infer(g, net_node(g, IR_OP_EMBED, "embed", 4, in)));
+    for (uint32_t k = 0; k < 2; k++) {
+        int64_t largest = 0;
+        assert_true(input_fill(g, k, 7, ids));
+        for (int i = 0; i < N; i++) {
+            assert_true(ids[i] >= 0);
+            largest = MAX(largest, ids[i]);
+        }
+        assert_int_equal(largest, k ? 1 : 36);
+    }
+    ir_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +174,7 @@ int main(void)
         cmocka_unit_test(masks_are_ones),
         cmocka_unit_test(bytes_are_any),
         cmocka_unit_test(token_ids_are_within_the_vocabulary),
+        cmocka_unit_test(ids_of_several_tables_fit_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
