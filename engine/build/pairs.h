@@ -8,8 +8,7 @@
  * takes longer than its two parts is left out; the graph with the others is tuned once more, with
  * times from the cache and with the judge. What the judge holds back in FP32, which no kernel for
  * such nodes has, is left out, too; if it then holds back another one, there are none. Without
- * timing, sizes decide on sums, and a product takes the norm wherever the device has a kernel for
- * it.
+ * timing, sizes decide on sums, and norms stay apart.
  */
 #ifndef INFERD_ENGINE_BUILD_PAIRS_H
 #define INFERD_ENGINE_BUILD_PAIRS_H
