@@ -185,8 +185,7 @@ enum backend_feature {
     BACKEND_PATCHES = 1024, /* products over patches of images are faster than convolutions */
     BACKEND_CHAINS = 2048,  /* chains of fully connected layers are one kernel, in block_bytes */
     BACKEND_STEMS = 4096,   /* devices may have kernels for IR_OP_CONV_POOL: they are asked */
-    BACKEND_PAIRS = 8192,   /* the same for IR_OP_CONV_PAIR and IR_OP_NORM_MATMUL, which are timed
-                               beside their parts */
+    BACKEND_PAIRS = 8192,   /* the same for IR_OP_CONV_PAIR, which is timed beside its parts */
 };
 
 struct backend {

@@ -6,9 +6,6 @@
 #include "base/cleanup.h"
 #include "engine/build/fuse.h"
 
-/* The passes that join two nodes. */
-static const uint32_t joining[] = {PASS_NUMBER_fuse_pair, PASS_NUMBER_fuse_norm};
-
 /* Without timing: the least numbers of a tensor that a sum does not store then. To write and to
  * read so many is 4 MiB of traffic, a microsecond on an H200, and a launch falls away. Smaller sums
  * may be one wave of few tiles, for which libraries have kernels that divide the depth. */
@@ -23,17 +20,10 @@ struct trial {
     bool by_size;
 };
 
-static bool is_joined(const struct ir_node *node)
-{
-    return node->op == IR_OP_CONV_PAIR || node->op == IR_OP_NORM_MATMUL;
-}
-
-/* Says whether joining pays by sizes alone: never of a norm, whose time is that of a launch. */
-static bool is_fit(const struct ir_graph *graph, const struct ir_node *node)
+static bool is_large(const struct ir_graph *graph, const struct ir_node *node)
 {
     size_t n;
-    return node->op == IR_OP_CONV_PAIR &&
-           shape_elements(&ir_tensor(graph, node->outputs[0])->shape, &n) && n >= ELEMENTS_UNTIMED;
+    return shape_elements(&ir_tensor(graph, node->outputs[0])->shape, &n) && n >= ELEMENTS_UNTIMED;
 }
 
 static bool is_listed(const struct pass_pairs *list, const char *name)
@@ -47,24 +37,21 @@ static bool is_listed(const struct pass_pairs *list, const char *name)
 static bool takes(void *user, const struct ir_graph *graph, const struct ir_node *node)
 {
     const struct trial *t = user;
-    return (!t->only || is_listed(t->only, node->name)) && (!t->by_size || is_fit(graph, node)) &&
+    return (!t->only || is_listed(t->only, node->name)) && (!t->by_size || is_large(graph, node)) &&
            build_device_takes(t->options, graph, node);
 }
 
-/* A copy with such nodes, whose names are the copy's; NULL if there is none. `tally` is by pass. */
+/* A copy with such nodes, whose names are the copy's; NULL if there is none. */
 static enum status join(const struct ir_graph *graph, struct trial *trial,
-                        const struct log_sink *log, struct pass_pairs *made,
-                        struct pass_tally *tally, struct ir_graph **out, struct error *err)
+                        const struct log_sink *log, struct pass_pairs *made, struct ir_graph **out,
+                        struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *copy = NULL;
     struct pass_context context = {.pairs = made, .takes = takes, .takes_user = trial, .log = log};
     made->n = 0;
     *out = NULL;
     TRY(ir_graph_copy(graph, &copy, err));
-    for (size_t i = 0; i < ARRAY_LEN(joining); i++)
-        TRY(pass_run(&passes[joining[i]], copy, &context, err));
-    if (tally)
-        memcpy(tally, context.tally, sizeof(context.tally));
+    TRY(pass_run(pass_find("fuse_pair"), copy, &context, err));
     if (made->n)
         *out = STEAL(copy);
     return STATUS_OK;
@@ -72,26 +59,12 @@ static enum status join(const struct ir_graph *graph, struct trial *trial,
 
 /* --- times --- */
 
-static const struct ir_node *node_of(const struct ir_graph *graph, const char *name)
+static uint64_t time_of(const struct ir_graph *graph, const char *name)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++)
         if (!strcmp(ir_node(graph, i)->name, name))
-            return ir_node(graph, i);
-    return NULL;
-}
-
-static uint64_t time_of(const struct ir_graph *graph, const char *name)
-{
-    const struct ir_node *node = node_of(graph, name);
-    return node ? node->time_ns : 0;
-}
-
-/* A norm by itself takes a microsecond or two, and begins while the kernel before it ends: within a
- * model it takes less than its time alone, so that a product with it must be quicker by an eighth. */
-static bool is_faster(const struct ir_node *both, uint64_t parts)
-{
-    uint64_t margin = both->op == IR_OP_NORM_MATMUL ? both->time_ns / 8 : 0;
-    return both->time_ns + margin < parts;
+            return ir_node(graph, i)->time_ns;
+    return 0;
 }
 
 /* Keeps the pairs that take less time than their parts. */
@@ -101,13 +74,11 @@ static void keep_faster(const struct ir_graph *together, const struct ir_graph *
     uint32_t n = 0;
     for (uint32_t i = 0; i < pairs->n; i++) {
         const struct pass_pair *p = &pairs->row[i];
-        const struct ir_node *both = node_of(together, p->both);
+        uint64_t both = time_of(together, p->both);
         uint64_t parts = time_of(apart, p->first) + time_of(apart, p->second);
-        if (!both)
-            continue;
-        log_write(log, LOG_INFO, "%s: %.1f us together, %.1f us apart", p->both,
-                  (double)both->time_ns / 1e3, (double)parts / 1e3);
-        if (is_faster(both, parts))
+        log_write(log, LOG_INFO, "%s: %.1f us together, %.1f us apart", p->both, (double)both / 1e3,
+                  (double)parts / 1e3);
+        if (both < parts)
             pairs->row[n++] = *p;
     }
     pairs->n = n;
@@ -163,7 +134,8 @@ static void look_on(struct watch *w, const struct ir_graph *graph, const uint32_
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
-        for (uint32_t k = 0; is_joined(node) && held[i] & HALVES && k < w->made->n; k++)
+        bool is_held = node->op == IR_OP_CONV_PAIR && held[i] & HALVES;
+        for (uint32_t k = 0; is_held && k < w->made->n; k++)
             w->held[k] = w->held[k] || !strcmp(w->made->row[k].both, node->name);
     }
 }
@@ -211,11 +183,11 @@ static enum status tune_watched(struct ir_graph *graph, const struct tune_option
 
 /* --- the graph that is kept --- */
 
-/* A graph with such nodes, tuned; NULL if there are none that the judge leaves as they are. */
+/* A graph with such nodes, tuned; NULL: there are none. rest: those that the judge leaves as they
+ * are. */
 struct last {
     struct ir_graph *graph;
     struct pass_pairs made, rest;
-    struct pass_tally tally[PASS_COUNT];
 };
 
 static void last_cleanup(struct last *l)
@@ -227,7 +199,7 @@ static enum status join_last(const struct ir_graph *graph, struct trial *trial,
                              const struct tune_options *tune, struct tune_report *tuned,
                              struct last *last, struct error *err)
 {
-    TRY(join(graph, trial, tune->log, &last->made, last->tally, &last->graph, err));
+    TRY(join(graph, trial, tune->log, &last->made, &last->graph, err));
     return last->graph ? tune_watched(last->graph, tune, &last->made, tuned, &last->rest, err)
                        : STATUS_OK;
 }
@@ -250,9 +222,9 @@ static enum status tune_last(struct ir_graph *graph, struct trial *trial,
     bool whole = kept->graph && kept->rest.n == kept->made.n;
     if (!whole)
         TRY(tune_graph(graph, tune, tuned, err));
-    for (size_t i = 0; i < ARRAY_LEN(joining); i++)
-        report->passes[joining[i]] = whole ? kept->tally[joining[i]] : (struct pass_tally){0};
-    report->fused -= whole ? kept->made.n : 0;
+    uint32_t n = whole ? kept->made.n : 0;
+    report->passes[PASS_NUMBER_fuse_pair] = (struct pass_tally){n, (int32_t)n};
+    report->fused -= n;
     *joined = whole ? STEAL(kept->graph) : NULL;
     return STATUS_OK;
 }
@@ -266,7 +238,7 @@ static enum status tune_timed(struct ir_graph *graph, const struct build_options
     struct pass_pairs pairs;
     struct tune_report trials = {0};
     CLEANUP(ir_graph_cleanup) struct ir_graph *together = NULL;
-    TRY(join(graph, &trial, NULL, &pairs, NULL, &together, err));
+    TRY(join(graph, &trial, NULL, &pairs, &together, err));
     if (!together)
         return tune_graph(graph, tune, tuned, err);
     TRY(try_both(graph, together, tune, &trials, &pairs, err));

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to engine/build: tunes a profile's graph, with sums of two convolutions (fuse_pair), and
- * products and the norms before them (fuse_norm), as one node where a device has a kernel for that
- * and it takes less time.
+ * Private to engine/build: tunes a profile's graph, with sums of two convolutions as one product
+ * (fuse_pair) where a device has a kernel for that and it takes less time.
  *
  * Both graphs are tuned without the judge, one with all such nodes and one with none. A node that
  * takes longer than its two parts is left out; the graph with the others is tuned once more, with
  * times from the cache and with the judge. What the judge holds back in FP32, which no kernel for
  * such nodes has, is left out, too; if it then holds back another one, there are none. Without
- * timing, sizes decide on sums, and norms stay apart.
+ * timing, sizes decide.
  */
 #ifndef INFERD_ENGINE_BUILD_PAIRS_H
 #define INFERD_ENGINE_BUILD_PAIRS_H

@@ -119,24 +119,6 @@ static enum status run_matmul(const struct call *c)
     return STATUS_OK;
 }
 
-static enum status run_norm_matmul(const struct call *c)
-{
-    const struct ref_norm_matmul how = {
-        .trans_b = int_of(c, IR_ATTR_TRANS_B),
-        .rms = int_of(c, IR_ATTR_RMS),
-        .epsilon = float_of(c, IR_ATTR_EPSILON),
-        .x = &c->in[IR_NORMED_X],
-        .w = &c->in[IR_NORMED_W],
-        .scale = &c->in[IR_NORMED_SCALE],
-        .shift = optional(c, IR_NORMED_SHIFT),
-        .bias = optional(c, IR_NORMED_BIAS),
-        .y = &c->out[0],
-        .h = c->node->n_outputs > 1 ? &c->out[1] : NULL,
-    };
-    ref_norm_matmul(&how, c->scratch);
-    return STATUS_OK;
-}
-
 static enum status run_mlp(const struct call *c)
 {
     const struct ir_attr *widths = ir_attr(c->node, IR_ATTR_WIDTHS);
@@ -564,8 +546,6 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
         return scratch_of_plugin(graph, node);
     case IR_OP_CONV_POOL:
         return scratch_of_conv_pool(graph, node);
-    case IR_OP_NORM_MATMUL:
-        return ref_norm_matmul_scratch(x->dim[x->rank - 1]);
     case IR_OP_DET:
         return ref_det_scratch(x->dim[x->rank - 1]);
     default:

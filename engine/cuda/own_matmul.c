@@ -18,12 +18,13 @@
 
 #include "base/cleanup.h"
 #include "base/compiler.h"
-#include "engine/cuda/own_matmul.h"
+#include "engine/cuda/lt.h"
+#include "engine/cuda/own.h"
 
 struct matmul_op {
     struct backend_op base;
     int32_t variant;
-    struct own_matmul_operands with;
+    uint32_t bias, residual; /* inputs of the node, or IR_NONE */
     struct kernel_matmul matmul;
 };
 
@@ -46,40 +47,39 @@ static const struct lt_kind *kind_of(const struct ir_node *node)
 
 /* --- steps --- */
 
-static bool read_binary(const struct lt_step *step, struct kernel_matmul *matmul,
-                        struct own_matmul_operands *with)
+static bool read_binary(const struct lt_step *step, struct matmul_op *op)
 {
-    bool full = step->operand == LT_OPERAND_FULL, behind = matmul->func != IR_UNARY_IDENTITY;
-    uint32_t *to = full ? &with->residual : &with->bias;
+    bool full = step->operand == LT_OPERAND_FULL, behind = op->matmul.func != IR_UNARY_IDENTITY;
+    uint32_t *to = full ? &op->residual : &op->bias;
     if (step->func != IR_BINARY_ADD || *to != IR_NONE ||
         (!full && (step->operand != LT_OPERAND_VECTOR || behind)))
         return false;
     *to = step->input;
-    matmul->late = full && behind;
+    op->matmul.late = full && behind;
     return true;
 }
 
 /* An activation behind a residual that is late would be a second one. */
-static bool read_unary(const struct ir_epilogue *step, struct kernel_matmul *matmul)
+static bool read_unary(const struct ir_epilogue *step, struct matmul_op *op)
 {
     bool known = step->func == IR_UNARY_RELU || step->func == IR_UNARY_GELU ||
                  step->func == IR_UNARY_GELU_TANH || step->func == IR_UNARY_SWISH;
-    if (!known || matmul->func != IR_UNARY_IDENTITY)
+    if (!known || op->matmul.func != IR_UNARY_IDENTITY)
         return false;
-    matmul->func = (int32_t)step->func;
-    matmul->alpha = step->alpha;
+    op->matmul.func = (int32_t)step->func;
+    op->matmul.alpha = step->alpha;
     return true;
 }
 
-bool own_matmul_steps(const struct ir_node *node, const struct lt_steps *steps,
-                      struct kernel_matmul *matmul, struct own_matmul_operands *operands)
+static bool read_steps(const struct ir_node *node, const struct lt_steps *steps,
+                       struct matmul_op *op)
 {
     uint32_t first = steps->n - node->n_epilogue; /* 1 if there is a bias */
-    operands->bias = operands->residual = IR_NONE;
-    matmul->func = IR_UNARY_IDENTITY;
+    op->bias = op->residual = IR_NONE;
+    op->matmul.func = IR_UNARY_IDENTITY;
     for (uint32_t i = 0; i < steps->n; i++)
-        if (!(steps->step[i].binary ? read_binary(&steps->step[i], matmul, operands)
-                                    : read_unary(&node->epilogue[i - first], matmul)))
+        if (!(steps->step[i].binary ? read_binary(&steps->step[i], op)
+                                    : read_unary(&node->epilogue[i - first], op)))
             return false;
     return true;
 }
@@ -160,7 +160,7 @@ static bool read_matmul(const struct ir_graph *graph, const struct ir_node *node
     op->matmul.image = image;
     op->matmul.dtype = (int32_t)p.dtype;
     op->matmul.scale = p.alpha;
-    return own_matmul_steps(node, &p.steps, &op->matmul, &op->with);
+    return read_steps(node, &p.steps, op);
 }
 
 /* --- tactics --- */
@@ -231,9 +231,9 @@ static bool may_be_wide(const struct ir_graph *graph, const struct ir_node *node
     return node->op == IR_OP_MATMUL && ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32;
 }
 
-/* Tiles of 64 columns, or of 32 where these are few, and so many blocks to a tile that all
- * multiprocessors have one. */
-int32_t own_matmul_split(const struct cuda_device *device, const struct kernel_matmul *p)
+/* Of the rows that divide the depth, the one to take without timing: tiles of 64 columns, or of 32
+ * where these are few, and so many blocks to a tile that all multiprocessors have one. */
+static int32_t split_of(const struct cuda_device *device, const struct kernel_matmul *p)
 {
     int64_t columns = 64, blocks = 8, tall = (p->rows + 63) / 64;
     int64_t room = device->properties.multiProcessorCount;
@@ -241,7 +241,7 @@ int32_t own_matmul_split(const struct cuda_device *device, const struct kernel_m
         columns = 32;
     while (blocks > 2 && tall * ((p->cols + columns - 1) / columns) * blocks > 2 * room)
         blocks /= 2;
-    return (columns == 64 ? 3 : 0) + (blocks == 8 ? 2 : blocks == 4 ? 1 : 0);
+    return FIRST_SPLIT + (columns == 64 ? 3 : 0) + (blocks == 8 ? 2 : blocks == 4 ? 1 : 0);
 }
 
 /* Whether products that are slower than libraries' are offered, too. */
@@ -256,7 +256,7 @@ static enum status visit_rows(struct cuda_device *device, const struct ir_graph 
                               enum dtype dtype, int32_t from, int32_t end, tactic_visit visit,
                               void *user, struct error *err)
 {
-    int32_t first = FIRST_SPLIT + own_matmul_split(device, &op->matmul);
+    int32_t first = split_of(device, &op->matmul);
     TRY(visit_one(device, graph, node, op, dtype, first, visit, user, err));
     for (int32_t v = from; v < end; v++)
         if (v != first)
@@ -366,8 +366,8 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
         op->matmul.second.a = inputs[IR_PAIR_X2];
         op->matmul.second.b = inputs[IR_PAIR_W2];
     }
-    op->matmul.bias = op->with.bias == IR_NONE ? NULL : inputs[op->with.bias];
-    op->matmul.residual = op->with.residual == IR_NONE ? NULL : inputs[op->with.residual];
+    op->matmul.bias = op->bias == IR_NONE ? NULL : inputs[op->bias];
+    op->matmul.residual = op->residual == IR_NONE ? NULL : inputs[op->residual];
     op->matmul.y = outputs[0];
     cudaError_t code = kernel_matmul(&call, &op->matmul);
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "kernel_matmul");

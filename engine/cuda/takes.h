@@ -138,11 +138,7 @@
       OP(CONV_PAIR),                                                                               \
       "INT8 or UINT8 by scales on Hopper, the same for both sources, results of 8 bits; constant " \
       "INT8 weights, channels of multiples of 16; Relu and limits inside")                         \
-    F(30, OWN_NORM_MATMUL, own_norm_matmul, "own norm matmul", "own",                              \
-      OP(NORM_MATMUL),                                                                             \
-      "16 bit on Hopper, few rows; constant weights, scale and shift, a depth of multiples of 8; " \
-      "bias, residual, Relu, Gelu, SiLU inside")                                                   \
-    F(31, OWN_EMBED, own_embed, "own embed", "own",                                                \
+    F(30, OWN_EMBED, own_embed, "own embed", "own",                                                \
       OP(EMBED),                                                                                   \
       "floats; rows of any width; ids and rows repeat along dimensions before or behind their own")
 /* clang-format on */

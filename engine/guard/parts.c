@@ -13,9 +13,8 @@ enum { PARTS_MAX = 3 };
 struct parts {
     struct ir_graph *graph;
     uint32_t n, node[PARTS_MAX];
-    uint32_t output[PARTS_MAX]; /* of the fused node, that the part makes */
-    void **at;                  /* by tensor */
-    void *between[PARTS_MAX];   /* what others make */
+    void **at;                /* by tensor */
+    void *between[PARTS_MAX]; /* what all parts but the last one make */
 };
 
 static void parts_cleanup(struct parts *p)
@@ -31,10 +30,8 @@ static void parts_cleanup(struct parts *p)
 static uint32_t add_part(struct parts *p, enum ir_op op, uint32_t n, const uint32_t *inputs)
 {
     uint32_t node = ir_node_add(p->graph, op, "", n, inputs);
-    if (node == IR_NONE)
-        return IR_NONE;
-    p->output[p->n] = IR_NONE;
-    p->node[p->n++] = node;
+    if (node != IR_NONE)
+        p->node[p->n++] = node;
     return node;
 }
 
@@ -104,68 +101,15 @@ static bool split_pool(struct parts *p, const struct ir_node *fused)
            add_epilogue(p, pool, fused);
 }
 
-/* The input i, if the fused node has it. */
-static uint32_t own_input(const struct ir_node *fused, uint32_t i)
-{
-    return i < ir_node_own_inputs(fused) ? fused->inputs[i] : IR_NONE;
-}
-
-/* The normalised rows, which may be an output, too. */
-static uint32_t split_norm(struct parts *p, const struct ir_node *fused)
-{
-    struct ir_graph *g = p->graph;
-    uint32_t x = fused->inputs[IR_NORMED_X], shift = own_input(fused, IR_NORMED_SHIFT);
-    uint32_t in[3] = {x, fused->inputs[IR_NORMED_SCALE], shift};
-    uint32_t norm = add_part(p, IR_OP_LAYER_NORM, shift == IR_NONE ? 2 : 3, in);
-    if (norm == IR_NONE ||
-        !ir_attr_set_int(g, norm, IR_ATTR_AXIS, ir_tensor(g, x)->shape.rank - 1) ||
-        !ir_attr_set_float(g, norm, IR_ATTR_EPSILON, ir_attr_float(fused, IR_ATTR_EPSILON)) ||
-        !ir_attr_set_int(g, norm, IR_ATTR_RMS, ir_attr_int(fused, IR_ATTR_RMS)))
-        return IR_NONE;
-    if (fused->n_outputs > 1)
-        p->output[p->n - 1] = 1;
-    return result_of(p, norm);
-}
-
-static bool split_normed(struct parts *p, const struct ir_node *fused)
-{
-    uint32_t bias = own_input(fused, IR_NORMED_BIAS);
-    uint32_t in[3] = {split_norm(p, fused), fused->inputs[IR_NORMED_W], bias};
-    uint32_t product =
-        in[0] == IR_NONE ? IR_NONE : add_part(p, IR_OP_MATMUL, bias == IR_NONE ? 2 : 3, in);
-    return product != IR_NONE &&
-           ir_attr_set_int(p->graph, product, IR_ATTR_TRANS_B,
-                           ir_attr_int(fused, IR_ATTR_TRANS_B)) &&
-           result_of(p, product) != IR_NONE && add_epilogue(p, product, fused);
-}
-
-static bool (*splitter(enum ir_op op))(struct parts *p, const struct ir_node *fused)
-{
-    switch (op) {
-    case IR_OP_CONV_PAIR:
-        return split_pair;
-    case IR_OP_CONV_POOL:
-        return split_pool;
-    case IR_OP_NORM_MATMUL:
-        return split_normed;
-    default:
-        return NULL;
-    }
-}
-
-/* The last part makes the first output. */
 static bool split(struct parts *p)
 {
     const struct ir_node fused = *ir_node(p->graph, 0); /* adding nodes moves them */
-    if (!splitter(fused.op)(p, &fused))
-        return false;
-    p->output[p->n - 1] = 0;
-    return true;
+    return fused.op == IR_OP_CONV_PAIR ? split_pair(p, &fused) : split_pool(p, &fused);
 }
 
 bool parts_has(const struct ir_node *node)
 {
-    return splitter(node->op) != NULL;
+    return node->op == IR_OP_CONV_PAIR || node->op == IR_OP_CONV_POOL;
 }
 
 /* --- running --- */
@@ -178,10 +122,9 @@ static uint32_t made_by(const struct parts *p, uint32_t part)
 static bool make_room(struct parts *p)
 {
     bool ok = (p->at = calloc(p->graph->n_tensors, sizeof(*p->at))) != NULL;
-    for (uint32_t i = 0; i < p->n && ok; i++) {
-        if (p->output[i] != IR_NONE)
-            continue;
+    for (uint32_t i = 0; i + 1 < p->n && ok; i++) {
         p->between[i] = value_new(ir_tensor(p->graph, made_by(p, i)));
+        p->at[made_by(p, i)] = p->between[i];
         ok = p->between[i];
     }
     return ok;
@@ -196,10 +139,8 @@ static enum status run_once(struct layer_machine *machine, const struct parts *p
         if (fused->inputs[i] != IR_NONE)
             p->at[fused->inputs[i]] = run->from[node->inputs[i]];
     for (uint32_t i = 0; i < p->n; i++) {
-        uint32_t output = p->output[i];
-        void *to = output == IR_NONE ? p->between[i] : run->to[output];
-        struct layer_run part = {.from = p->at, .to = {to}};
-        p->at[made_by(p, i)] = to;
+        bool last = i + 1 == p->n;
+        struct layer_run part = {.from = p->at, .to = {last ? run->to[0] : p->between[i]}};
         TRY(layer_run_wide(machine, p->graph, ir_node(p->graph, p->node[i]), &part, 1, err));
     }
     return STATUS_OK;

@@ -40,26 +40,6 @@ enum status infer_matmul(const struct infer *in, struct ir_type *out, uint32_t *
     return STATUS_OK;
 }
 
-enum status infer_norm_matmul(const struct infer *in, struct ir_type *out, uint32_t *n_out)
-{
-    const struct shape *x = &infer_input(in, IR_NORMED_X)->shape;
-    const struct shape *w = &infer_input(in, IR_NORMED_W)->shape;
-    bool swapped = infer_int(in, IR_ATTR_TRANS_B);
-    char xs[SHAPE_TEXT_MAX], ws[SHAPE_TEXT_MAX];
-    if (x->rank < 2 || w->rank != 2 || x->dim[x->rank - 1] != w->dim[swapped])
-        return infer_fail(in, "input %s and weights %s%s do not fit together", shape_format(x, xs),
-                          shape_format(w, ws), swapped ? " transposed" : "");
-    int64_t k = w->dim[swapped], n = w->dim[!swapped];
-    TRY(infer_vector(in, IR_NORMED_SCALE, k));
-    TRY(infer_vector(in, IR_NORMED_SHIFT, k));
-    TRY(infer_vector(in, IR_NORMED_BIAS, n));
-    infer_like_first(in, out, n_out);
-    out[1] = out[0];
-    out[0].shape.dim[x->rank - 1] = n;
-    *n_out = 2;
-    return STATUS_OK;
-}
-
 /* Checks the functions of the layers: from floats to floats, and with no third constant but the
  * usual one. */
 static enum status check_functions(const struct infer *in, uint32_t layers)

@@ -226,9 +226,6 @@ uint32_t ir_node_input_add(struct ir_graph *graph, uint32_t node, uint32_t tenso
 /* Inputs of a CONV_PAIR, behind the first source and its weights. */
 enum { IR_PAIR_X2 = 2, IR_PAIR_W2 = 3, IR_PAIR_BIAS = 4 };
 
-/* Inputs of a NORM_MATMUL: what is normalised, the weights, and constants of either part. */
-enum { IR_NORMED_X, IR_NORMED_W, IR_NORMED_SCALE, IR_NORMED_SHIFT, IR_NORMED_BIAS };
-
 /* The tables of an EMBED: number k is input 2 k, and input 2 k + 1 its indices. IR_NONE: the node
  * has no such table, or the table has no indices. */
 enum { IR_EMBED_TABLES = 3 };

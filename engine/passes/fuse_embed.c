@@ -126,8 +126,8 @@ static void fuse(struct rewrite *rw, uint32_t node, uint32_t first, const struct
     const char *name = n->name,
                *from = ir_node(rw->graph, ir_tensor(rw->graph, n->inputs[first])->producer)->name;
     uint32_t n_in = p->in[2 * p->n - 1] == IR_NONE ? 2 * p->n - 1 : 2 * p->n;
-    const struct rewrite_fusion fusion = {IR_OP_EMBED, from,    name,    n_in, p->in,
-                                          1,           nothing, nothing, NULL};
+    const struct rewrite_fusion fusion = {IR_OP_EMBED, from,    name,    n_in,
+                                          p->in,       nothing, nothing, NULL};
     if (!rw_is_taken(rw, &fusion)) {
         rw_near_miss(rw, "%s + %s: the device has no kernel for both", from, name);
         return;

@@ -136,7 +136,7 @@ static void fuse(struct rewrite *rw, uint32_t first, uint32_t second)
     struct pair p;
     pair_init(rw, first, second, &p);
     const struct rewrite_fusion fusion = {
-        IR_OP_CONV_PAIR, p.first.name, p.second.name, p.n_in, p.in, 1, set_strides, add_steps, &p};
+        IR_OP_CONV_PAIR, p.first.name, p.second.name, p.n_in, p.in, set_strides, add_steps, &p};
     if (!rw_is_taken(rw, &fusion) || rw->status) {
         rw_near_miss(rw, "%s + %s: no kernel for both, or it is slower", p.first.name,
                      p.second.name);

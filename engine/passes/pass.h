@@ -20,9 +20,8 @@ struct pass_tally {
     int32_t removed; /* number of nodes; below zero: the pass added some */
 };
 
-/* The nodes that fuse_pair and fuse_norm have made, and the names of what they were; all in the
- * graph's arena. A transformer of a hundred blocks has two hundred. */
-enum { PASS_PAIRS_MAX = 256 };
+/* The nodes that fuse_pair has made, and the names of what they were; all in the graph's arena. */
+enum { PASS_PAIRS_MAX = 128 };
 struct pass_pairs {
     uint32_t n;
     struct pass_pair {
@@ -44,8 +43,7 @@ struct pass_context {
     bool chain_short;              /* that kernel stores FP32 in 16 bits */
     bool unsettled;                /* a pass before this one has changed the graph in this round */
     bool stems;                    /* the backend has kernels for IR_OP_CONV_POOL */
-    struct pass_pairs *pairs;      /* NULL: sums of two convolutions, and products and the norms
-                                      before them, stay apart */
+    struct pass_pairs *pairs;      /* NULL: sums of two convolutions stay apart */
     /* Says whether the device has a kernel of its own for a node, which may have no other one.
      * NULL: it has one for every node. */
     bool (*takes)(void *user, const struct ir_graph *graph, const struct ir_node *node);

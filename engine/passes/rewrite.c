@@ -371,18 +371,6 @@ void rw_absorb(struct rewrite *rw, uint32_t host, uint32_t node)
     rw->forward[own] = out; /* nothing reads it any more */
 }
 
-void rw_take_over(struct rewrite *rw, uint32_t host, uint32_t node)
-{
-    if (rw->status)
-        return;
-    struct ir_node *n = ir_node(rw->graph, host);
-    uint32_t own = n->outputs[0];
-    ir_node_set_output(rw->graph, host, 0, rw_output(rw, node));
-    n->outputs[n->n_outputs++] = own;
-    ir_tensor(rw->graph, own)->producer = host;
-    rw_remove(rw, node);
-}
-
 uint32_t rw_add_node(struct rewrite *rw, enum ir_op op, const char *name, uint32_t n_inputs,
                      const uint32_t *inputs)
 {
@@ -399,18 +387,12 @@ uint32_t rw_add_node(struct rewrite *rw, enum ir_op op, const char *name, uint32
     return node;
 }
 
-static uint32_t finish(struct rewrite *rw, uint32_t node, uint32_t n_outputs)
-{
-    static const char *const unnamed[IR_MAX_OUTPUTS];
-    if (!rw->status)
-        rw->status = ir_infer_apply(rw->graph, node, unnamed, n_outputs, rw->err);
-    cover(rw);
-    return !rw->status ? rw_output(rw, node) : IR_NONE;
-}
-
 uint32_t rw_finish(struct rewrite *rw, uint32_t node)
 {
-    return finish(rw, node, 0);
+    if (!rw->status)
+        rw->status = ir_infer_apply(rw->graph, node, NULL, 0, rw->err);
+    cover(rw);
+    return !rw->status ? rw_output(rw, node) : IR_NONE;
 }
 
 bool rw_is_taken(struct rewrite *rw, const struct rewrite_fusion *f)
@@ -421,7 +403,7 @@ bool rw_is_taken(struct rewrite *rw, const struct rewrite_fusion *f)
     if (node == IR_NONE)
         return false;
     f->attrs(rw, node, f->user);
-    if (finish(rw, node, f->n_outputs) == IR_NONE)
+    if (rw_finish(rw, node) == IR_NONE)
         return false;
     f->steps(rw, node, f->user);
     rw_set_name(rw, node, f->first, f->second);

@@ -92,10 +92,6 @@ void rw_become(struct rewrite *rw, uint32_t node, enum ir_op op, uint32_t n_inpu
  * goes, and the name of `host` becomes "host + node". */
 void rw_absorb(struct rewrite *rw, uint32_t host, uint32_t node);
 
-/* Lets `host`, which has one output, make the output of `node`, too. `node` goes; its output is the
- * first one of `host` then, and the one that `host` had the second. */
-void rw_take_over(struct rewrite *rw, uint32_t host, uint32_t node);
-
 void rw_set_input(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t tensor);
 void rw_add_input(struct rewrite *rw, uint32_t node, uint32_t tensor);
 void rw_add_epilogue(struct rewrite *rw, uint32_t node, struct ir_epilogue step, uint32_t tensor);
@@ -111,7 +107,6 @@ struct rewrite_fusion {
     const char *first, *second; /* names of the two */
     uint32_t n_inputs;
     const uint32_t *inputs;
-    uint32_t n_outputs; /* that the device is asked for */
     void (*attrs)(struct rewrite *rw, uint32_t node, const void *user);
     void (*steps)(struct rewrite *rw, uint32_t node, const void *user);
     const void *user;

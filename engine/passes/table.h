@@ -49,7 +49,6 @@
     ROW(fuse_concat, "a scale of channels and its activation join a concatenation")                \
     ROW(fuse_stem_pool, "the first convolution of an image and its pool become one node")          \
     ROW(fuse_pair, "the sum of two convolutions is one product, where that is faster")             \
-    ROW(fuse_norm, "a product normalises the rows that it reads, where that is faster")            \
     ROW(fuse_mlp, "a chain of fully connected layers is one node, where a backend has it")
 
 #endif

@@ -232,17 +232,6 @@ void ref_matmul(bool trans_a, bool trans_b, double alpha, const struct tensor_vi
                 const struct tensor_view *b, const struct tensor_view *bias,
                 const struct tensor_view *y);
 
-/* h = layer_norm(x) over the last dim, y = h w + bias: x[..,K], w[K,N] or with trans_b [N,K],
- * scale[K], shift[K] or NULL, bias[N] or NULL, y[..,N], h like x or NULL. Floats. The scratch, for
- * K columns of x, is aligned to 8. */
-struct ref_norm_matmul {
-    bool trans_b, rms;
-    double epsilon;
-    const struct tensor_view *x, *w, *scale, *shift, *bias, *y, *h;
-};
-size_t ref_norm_matmul_scratch(int64_t columns);
-void ref_norm_matmul(const struct ref_norm_matmul *how, void *scratch);
-
 struct ref_pooling {
     enum ir_pool func;
     struct ref_window win;

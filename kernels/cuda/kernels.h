@@ -348,31 +348,6 @@ static inline int64_t kernel_matmul_packed_row(int32_t variant, int64_t column)
 
 cudaError_t kernel_matmul(const struct kernel_call *call, const struct kernel_matmul *p);
 
-/* --- norm_matmul.cu --- */
-
-/* A product of rows that are normalised first, for few rows. With m and d the mean and the
- * deviation of a row a of the product, sqrt(mean of (a - m)^2 + epsilon),
- *
- *     h = (a - m) / d * scale + shift
- *     y = func(h w' + bias + residual), and so on as in kernel_matmul
- *
- * where the product's b is made of w by numbers scale[k] w[c][k], rounded to its type: so h need
- * not be there before, and is stored only if it is wanted. slope[c] is the sum of what b has for
- * column c, and offset[c] that of shift[k] w[c][k]. Without a mean (`rms`) m is 0. Variants, from 1
- * on: those of kernel_matmul that divide the depth, tiles of 32 and 64 columns; such tiles alone. */
-enum { KERNEL_NORM_MATMUL_VARIANTS = 8 };
-
-struct kernel_norm_matmul {
-    struct kernel_matmul product; /* of one source that is no images; scale 1, not wide */
-    const float *scale, *shift;   /* [depth]; shift may be NULL; for h alone */
-    const float *slope, *offset;  /* [kernel_matmul_packed_rows(cols)], 0 behind cols */
-    void *h;                      /* [rows, depth], or NULL */
-    float epsilon;
-    bool rms;
-};
-
-cudaError_t kernel_norm_matmul(const struct kernel_call *call, const struct kernel_norm_matmul *p);
-
 /* --- tile.cu --- */
 
 /* Variants, from 1 on: the rows of the table in tile_table.cuh; from PATCH on those of patch.cuh,

@@ -63,7 +63,6 @@ struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
     typedef float Sum;
     typedef struct job job;
     typedef split_operands<T> operands;
-    typedef split::no_watch watch;
     __device__ static __forceinline__ void product(Sum (&sum)[COLUMNS / 2], uint64_t a, uint64_t b,
                                                    int keep)
     {

@@ -42,19 +42,14 @@ constexpr int WAVES = 4;              /* of two blocks a multiprocessor, at most
  *   multiply(work<S> &, column, Sum (&sum)[])   those of a block, by work::until
  *   operands(job, row, column)                  what is added to 8 columns of a row
  *   operands::add(job, low, high)               adds one block's part of them
- *   operands::store(job, row, column)           when all are there
- *   watch                                       what threads that multiply do beside that; no_watch
- *                                               if there is nothing, else there are BESIDE bytes of
- *                                               shared memory for it */
-template <int COLUMNS_, int STAGES_, int LINE_, int BESIDE_ = 0, bool ALONE_ = false> struct shape {
+ *   operands::store(job, row, column)           when all are there */
+template <int COLUMNS_, int STAGES_, int LINE_> struct shape {
     static constexpr int COLUMNS = COLUMNS_, STAGES = STAGES_, LINE = LINE_;
     static constexpr int A = SLAB * LINE, B = COLUMNS * LINE, STAGE = A + B;
     static constexpr int PARTS = COLUMNS / PART, UNITS = SLAB / OCTET * PARTS;
     static constexpr int SUMS = COLUMNS / 2; /* of a thread */
-    static constexpr bool ALONE = ALONE_; /* a block has all of a tile's depth, and sends nothing */
-    static constexpr int SENT = ALONE ? 0 : UNITS * UNIT, BESIDE = BESIDE_;
     static constexpr int SHARED =
-        HOPPER_ALIGN + STAGES * STAGE + SENT + BESIDE + (2 * STAGES + 1) * 8;
+        HOPPER_ALIGN + STAGES * STAGE + UNITS * UNIT + (2 * STAGES + 1) * 8;
     static_assert(SHARED <= SHARED_MAX, "shared memory");
 };
 
@@ -66,31 +61,27 @@ template <class Job> struct todo {
 
 template <class S> struct ring {
     unsigned char *stages, *units; /* units: [blocks][units to finish here][2][32 lanes] 16 bytes */
-    unsigned char *beside;
     uint64_t *full, *empty, *come;
     __device__ explicit ring(unsigned char *raw)
     {
         stages = shared_kept(raw);
         units = stages + S::STAGES * S::STAGE;
-        beside = units + S::SENT;
-        full = reinterpret_cast<uint64_t *>(beside + S::BESIDE);
+        full = reinterpret_cast<uint64_t *>(units + S::UNITS * UNIT);
         empty = full + S::STAGES;
         come = empty + S::STAGES;
     }
 };
 
-/* A block's place: its tile, the number of the tile's column, and which of the tile's units it
- * finishes. */
+/* A block's place: its tile, and which of the tile's units it finishes. */
 struct place {
-    int rank, units, mine, row, column, n;
+    int rank, units, mine, row, column;
     template <class S>
     __device__ __forceinline__ place(const todo<typename S::job> &j, const S &)
-        : rank(S::ALONE ? 0 : cluster_rank())
+        : rank(cluster_rank())
     {
         hopper_tile tile(j.job.m_tiles, j.job.n_tiles, (int)blockIdx.x / j.blocks);
         row = tile.m * SLAB;
         column = tile.n * S::COLUMNS;
-        n = tile.n;
         int octets = (min(SLAB, j.job.rows - row) + OCTET - 1) / OCTET;
         units = octets * S::PARTS;
         mine = (units - rank + j.blocks - 1) / j.blocks; /* 0 if rank >= units */
@@ -134,49 +125,16 @@ __device__ __forceinline__ void load(const ring<S> &r, const hopper_maps &m,
     }
 }
 
-/* What a watch does, in the order in which the kernel asks for it; here it is nothing. */
-struct no_watch {
-    /* The bytes that it has sent to a block by r.come when all blocks are done. */
-    template <class Job> __device__ static __forceinline__ int bytes(const Job &)
-    {
-        return 0;
-    }
-    template <class Job> __device__ __forceinline__ no_watch(const Job &, const place &)
-    {
-    }
-    /* Sees the rows' numbers of a step, from where they lie, while they are multiplied. */
-    template <class Job>
-    __device__ __forceinline__ void step(const Job &, const unsigned char *, int)
-    {
-    }
-    /* Sends what it has seen to the blocks that finish units. */
-    template <class Ring, class Job>
-    __device__ __forceinline__ void send(const Ring &, const Job &, const place &)
-    {
-    }
-    /* Changes a row's sums before the rest happens to them. */
-    template <class Ring, class Job, class Operands>
-    __device__ __forceinline__ void settle(const Ring &, const Job &, int, Operands &)
-    {
-    }
-    /* At the end, in blocks that finish units. */
-    template <class Ring, class Job>
-    __device__ __forceinline__ void leave(const Ring &, const Job &, const place &)
-    {
-    }
-};
-
 /* A block's walk along the depth, by those who multiply. */
-template <class S, class Watch = typename S::watch> struct work {
+template <class S> struct work {
     const ring<S> &r;
     const todo<typename S::job> &j;
-    Watch &watch;
     int k, before; /* the next step; the stage of the one before it */
     hopper_turn t;
 
     __device__ __forceinline__ work(const ring<S> &shared, const todo<typename S::job> &todo,
-                                    int rank, Watch &watching)
-        : r(shared), j(todo), watch(watching), k(rank), before(-1), t({0, 0})
+                                    int rank)
+        : r(shared), j(todo), k(rank), before(-1), t({0, 0})
     {
     }
 
@@ -202,7 +160,6 @@ template <class S, class Watch = typename S::watch> struct work {
                 if (threadIdx.x % 32 == 0)
                     mbarrier_arrive(r.empty + before);
             }
-            watch.step(j, r.stages + t.at * S::STAGE, k);
             before = t.at;
             t.next(S::STAGES);
         }
@@ -267,11 +224,10 @@ __device__ __forceinline__ typename S::operands first_operands(const todo<typena
 
 template <class S>
 __device__ __forceinline__ void finish(const ring<S> &r, const todo<typename S::job> &j,
-                                       const place &at, typename S::operands &with,
-                                       typename S::watch &watch)
+                                       const place &at, typename S::operands &with)
 {
     int i = (int)threadIdx.x / 32;
-    if (i < at.mine || (S::BESIDE > 0 && at.mine > 0))
+    if (i < at.mine)
         mbarrier_wait_cluster(r.come, 0);
     while (i < at.mine) {
         spot to(j, at, i, S());
@@ -280,7 +236,6 @@ __device__ __forceinline__ void finish(const ring<S> &r, const todo<typename S::
             with.add(j.job, *reinterpret_cast<const uint4 *>(part),
                      *reinterpret_cast<const uint4 *>(part + HALF_UNIT));
         }
-        watch.settle(r, j, to.row - at.row, with);
         with.store(j.job, to.row, to.column);
         i += WARPS;
         if (i < at.mine) {
@@ -288,8 +243,6 @@ __device__ __forceinline__ void finish(const ring<S> &r, const todo<typename S::
             with = typename S::operands(j.job, next.row, next.column);
         }
     }
-    if (at.mine > 0)
-        watch.leave(r, j, at);
 }
 
 /* A block to which nothing is sent may end when it has sent; the others wait for all parts. */
@@ -308,7 +261,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         mbarrier_init(r.come, 1);
         mbarrier_fence();
         if (at.mine > 0)
-            mbarrier_expect(r.come, (uint32_t)(at.mine * j.blocks * UNIT + S::watch::bytes(j)));
+            mbarrier_expect(r.come, (uint32_t)(at.mine * j.blocks * UNIT));
     }
     __syncthreads();
     cluster_arrive();
@@ -323,13 +276,11 @@ __global__ void __launch_bounds__(THREADS, 2)
     grid_wait();
     typename S::Sum sum[S::SUMS];
     typename S::operands with = first_operands<S>(j, at); /* come while products are made */
-    typename S::watch watch(j, at);
-    work<S> steps(r, j, at.rank, watch);
+    work<S> steps(r, j, at.rank);
     S::multiply(steps, at.column, sum);
     cluster_wait(); /* the others' mbarriers are there */
-    watch.send(r, j, at);
     send<S>(r, j.blocks, at, sum);
-    finish<S>(r, j, at, with, watch);
+    finish<S>(r, j, at, with);
 }
 
 /* --- launching --- */

@@ -91,7 +91,6 @@ struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
     typedef typename K::Sum Sum;
     typedef split_job job;
     typedef split_operands<K> operands;
-    typedef split::no_watch watch;
     static constexpr bool FLOATS = number_of<X>::dtype == DTYPE_F8;
     static constexpr int TALL = split::SLAB;
     __device__ static __forceinline__ void product(Sum (&sum)[COLUMNS / 2], uint64_t a, uint64_t b,

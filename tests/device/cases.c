@@ -585,7 +585,6 @@ const struct case_kind case_kinds[] = {
     {"matmul-bytes", make_matmul_bytes},
     {"matmul-head", make_head},
     {"matmul-deep", make_matmul_deep},
-    {"norm-matmul", make_norm_matmul},
     {"mlp", make_mlp},
     {"attention", make_attention},
     {"attention-odd", make_attention_odd},

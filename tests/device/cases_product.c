@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of integers, with rows of an odd length, of normalised rows, and chains of layers. */
+/* Products of integers, products with rows of an odd length, and chains of layers. */
 #include <math.h>
 
 #include "base/mlp.h"
@@ -96,61 +96,6 @@ bool sized_row_sum(struct ir_graph *g, uint64_t *random, int64_t batch)
 bool sized_row_wide(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
     return add_dense(g, random, DIMS(batch, 4096), 4096);
-}
-
-/* --- products that normalise their rows --- */
-
-/* Of x, to n columns; with `stored` the rows are an output, too. */
-static bool add_normed(struct ir_graph *g, uint64_t *random, struct shape x, int64_t n, bool trans,
-                       bool shifted, bool biased, bool stored)
-{
-    static const char *const names[2] = {"y", "h"};
-    int64_t k = x.dim[x.rank - 1];
-    uint32_t in[IR_NORMED_BIAS + 1] = {
-        [IR_NORMED_X] = add_input(g, DTYPE_F32, x),
-        [IR_NORMED_W] =
-            add_constant(g, random, trans ? DIMS(n, k) : DIMS(k, n), 1.7 / sqrt((double)k)),
-        [IR_NORMED_SCALE] = add_constant(g, random, DIMS(k), 1.5),
-        [IR_NORMED_SHIFT] = shifted ? add_constant(g, random, DIMS(k), 0.5) : IR_NONE,
-        [IR_NORMED_BIAS] = biased ? add_constant(g, random, DIMS(n), 0.5) : IR_NONE,
-    };
-    uint32_t n_in = biased ? IR_NORMED_BIAS + 1 : shifted ? IR_NORMED_BIAS : IR_NORMED_SHIFT;
-    uint32_t node = ir_node_add(g, IR_OP_NORM_MATMUL, "normed", n_in, in);
-    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_TRANS_B, trans) &&
-           ir_attr_set_float(g, node, IR_ATTR_EPSILON, 1e-5F) &&
-           !ir_infer_apply(g, node, names, stored ? 2 : 1, NULL);
-}
-
-static bool add_residual(struct ir_graph *g)
-{
-    const struct shape y = ir_tensor(g, ir_node(g, 0)->outputs[0])->shape;
-    return add_operand(g, IR_BINARY_ADD, add_input(g, DTYPE_F32, y));
-}
-
-bool make_norm_matmul(struct ir_graph *g, uint64_t *random)
-{
-    int64_t rows = PICK(random, 1, 2, 7, 16, 33, 64, 128, between(random, 1, 200));
-    int64_t k = PICK(random, 64, 72, 200, 256, 384, 512, 768, 1024, 8 * between(random, 8, 128));
-    int64_t n = PICK(random, 8, 64, 136, 256, 384, 8 * between(random, 1, 64));
-    struct shape x = chance(random, 70) || rows > 66 ? DIMS(rows, k) : DIMS(3, rows, k);
-    bool trans = chance(random, 30), shifted = chance(random, 70), biased = chance(random, 70);
-    bool rms = chance(random, 30);
-    if (!add_normed(g, random, x, n, trans, shifted, biased, chance(random, 40)) ||
-        !ir_attr_set_int(g, 0, IR_ATTR_RMS, rms))
-        return false;
-    return (chance(random, 60) || add_residual(g)) &&
-           (chance(random, 60) || add_unary(g, PICK(random, IR_UNARY_GELU, IR_UNARY_RELU), 0, 0));
-}
-
-bool sized_norm_product(struct ir_graph *g, uint64_t *random, int64_t batch)
-{
-    return add_normed(g, random, DIMS(batch * 128, 768), 2304, false, true, true, false);
-}
-
-bool sized_norm_gelu(struct ir_graph *g, uint64_t *random, int64_t batch)
-{
-    return add_normed(g, random, DIMS(batch * 128, 768), 3072, false, true, true, true) &&
-           add_unary(g, IR_UNARY_GELU, 0, 0);
 }
 
 /* --- chains of layers --- */

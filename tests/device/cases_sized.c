@@ -295,8 +295,6 @@ const struct case_sized case_sizes[] = {
     {"product 128x768x3072", sized_product, 2 * 128.0 * 768 * 3072},
     {"product 128x768x3072 + gelu", sized_product_gelu, 2 * 128.0 * 768 * 3072},
     {"product 128x3072x768 + sum", sized_product_sum, 2 * 128.0 * 768 * 3072},
-    {"norm product 128x768x2304", sized_norm_product, 2 * 128.0 * 768 * 2304},
-    {"norm product 128x768x3072 + gelu", sized_norm_gelu, 2 * 128.0 * 768 * 3072},
     {"row 768x3072 + gelu", sized_row_gelu, 2 * 768.0 * 3072},
     {"row 3072x768 + sum", sized_row_sum, 2 * 768.0 * 3072},
     {"row 4096x4096", sized_row_wide, 2 * 4096.0 * 4096},

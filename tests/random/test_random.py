@@ -28,11 +28,11 @@ NODES_MOST = 3
 # fold_constants, no graph quantises what has just been dequantised or has a gate of bytes, none
 # puts tokens back behind a block that reordered them (keep_windows) or has an image's channels and
 # multiples of 8 (unfold_patches), the CPU has no fast concatenation with an epilogue
-# (fuse_concat) and no kernel for a convolution and its pool (fuse_stem_pool), two convolutions
-# (fuse_pair) or a norm and a product (fuse_norm), and no product follows another one before biases
-# and activations have joined it (fuse_mlp, which runs behind all others in the variant "features");
-# all but skip_expand have graphs in tests/unit/passes.
-NEVER = {"erase_requantise", "fold_constants", "fuse_concat", "fuse_mlp", "fuse_norm", "fuse_pair",
+# (fuse_concat) and no kernel for a convolution and its pool (fuse_stem_pool) or two convolutions
+# (fuse_pair), and no product follows another one before biases and activations have joined it
+# (fuse_mlp, which runs behind all others in the variant "features"); all but skip_expand have
+# graphs in tests/unit/passes.
+NEVER = {"erase_requantise", "fold_constants", "fuse_concat", "fuse_mlp", "fuse_pair",
          "fuse_stem_pool", "fuse_tables", "keep_windows", "merge_siblings", "skip_expand",
          "unfold_patches"}
 IDLE = {

@@ -77,9 +77,7 @@ static enum status make(struct onnx_model *model, const struct settings *s, bool
     if (!status && fused)
         status = passes_run(*out, &context, err);
     context.pairs = &pairs; /* as the builder does it, when all others are done */
-    if (!status && fused)
-        status = pass_run(pass_find("fuse_pair"), *out, &context, err);
-    return status || !fused ? status : pass_run(pass_find("fuse_norm"), *out, &context, err);
+    return status || !fused ? status : pass_run(pass_find("fuse_pair"), *out, &context, err);
 }
 
 static void print_ops(const struct ir_graph *g)

@@ -68,9 +68,6 @@ static const char *const cases[IR_OP_COUNT_] = {
                         "pads=1,1,1,1 then relu",
     [IR_OP_CONV_PAIR] = "y = conv_pair \"n\" (x FP32[1,2,2,2], w FP32[3,2,1,1], z FP32[1,1,3,4], v "
                         "FP32[3,1,1,1], b FP32[3]) strides=2,2 then relu",
-    [IR_OP_NORM_MATMUL] =
-        "y, h = norm_matmul \"n\" (x FP32[2,4], w FP32[4,3], s FP32[4], t FP32[4], "
-        "b FP32[3]) then relu",
     [IR_OP_EMBED] = "y = embed \"n\" (x FP32[2,3], i INT64[2,2]=0, z FP32[4,3], j INT64[2]=0, "
                     "v FP32[1,3], k INT64[2,1]=0)",
     [IR_OP_PLUGIN] = "y = plugin \"n\" (x FP32[2,3]) words=" SAMPLE_WORDS,

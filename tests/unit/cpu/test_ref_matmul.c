@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products against the sum over k, in every arrangement of operands. */
-#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/ref.h"
@@ -132,63 +131,6 @@ static void test_mlp_is_its_layers(void **state UNUSED)
     assert_floats(ys, want, M * LAST, 1e-7);
 }
 
-/* One row, normalised in double. */
-static void normalise(const float *x, bool rms, const float *scale, const float *shift, double *h)
-{
-    double mean = 0, squares = 0;
-    for (int k = 0; k < K && !rms; k++)
-        mean += (double)x[k] / K;
-    for (int k = 0; k < K; k++)
-        squares += ((double)x[k] - mean) * ((double)x[k] - mean) / K;
-    for (int k = 0; k < K; k++)
-        h[k] = ((double)x[k] - mean) / sqrt(squares + 0.125) * (double)scale[k] +
-               (shift ? (double)shift[k] : 0);
-}
-
-/* What lies between is not rounded, and what is stored of it is the same numbers. */
-static void test_norm_matmul_is_its_parts(void **state UNUSED)
-{
-    static float hs[M * K], normed[M * K];
-    static double scratch[8 * K];
-    float *scale = bs + K * N, *shift = scale + K;
-    assert_int_equal(ref_norm_matmul_scratch(K), sizeof(scratch));
-    for (int i = 0; i < 16; i++) {
-        bool swapped = i & 1, rms = i & 2, with_shift = i & 4, with_bias = i & 8;
-        for (int m = 0; m < M; m++) {
-            double h[K];
-            normalise(as + m * K, rms, scale, with_shift ? shift : NULL, h);
-            for (int k = 0; k < K; k++)
-                normed[m * K + k] = (float)h[k];
-            for (int n = 0; n < N; n++) {
-                double sum = with_bias ? (double)bias[n] : 0;
-                for (int k = 0; k < K; k++)
-                    sum += h[k] * (double)at(bs, swapped, K, N, k, n);
-                want[m * N + n] = (float)sum;
-            }
-        }
-        struct tensor_view x = VIEW(DTYPE_F32, as, 1, M, K);
-        struct tensor_view w = swapped ? VIEW(DTYPE_F32, bs, N, K) : VIEW(DTYPE_F32, bs, K, N);
-        struct tensor_view factor = VIEW(DTYPE_F32, scale, K), add = VIEW(DTYPE_F32, shift, K);
-        struct tensor_view b = VIEW(DTYPE_F32, bias, N);
-        struct tensor_view y = POISONED(DTYPE_F32, ys, 1, M, N);
-        struct tensor_view h = POISONED(DTYPE_F32, hs, 1, M, K);
-        const struct ref_norm_matmul how = {.trans_b = swapped,
-                                            .rms = rms,
-                                            .epsilon = 0.125,
-                                            .x = &x,
-                                            .w = &w,
-                                            .scale = &factor,
-                                            .shift = with_shift ? &add : NULL,
-                                            .bias = with_bias ? &b : NULL,
-                                            .y = &y,
-                                            .h = swapped ? &h : NULL};
-        ref_norm_matmul(&how, scratch);
-        assert_floats(ys, want, M * N, 1e-6);
-        if (swapped)
-            assert_floats(hs, normed, M * K, 1e-6);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,7 +139,6 @@ int main(void)
         cmocka_unit_test(test_matmul_of_nothing_is_zero),
         cmocka_unit_test(test_matmul_ints),
         cmocka_unit_test(test_mlp_is_its_layers),
-        cmocka_unit_test(test_norm_matmul_is_its_parts),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -13,14 +13,14 @@ enum cudaStreamCaptureStatus emulated_capture = cudaStreamCaptureStatusActive;
 bool emulated_idle;
 
 static const struct cuda_family *const families[] = {
-    &cuda_family_own_map,       &cuda_family_own_move,        &cuda_family_own_pool,
-    &cuda_family_own_conv,      &cuda_family_own_rows,        &cuda_family_own_attention,
-    &cuda_family_own_recurrent, &cuda_family_own_image,       &cuda_family_own_norm,
-    &cuda_family_own_index,     &cuda_family_own_quant,       &cuda_family_own_bytes,
-    &cuda_family_lt_bytes,      &cuda_family_lt_f8,           &cuda_family_plugin,
-    &cuda_family_own_product,   &cuda_family_lt_head,         &cuda_family_own_matmul,
-    &cuda_family_own_scaled,    &cuda_family_own_mlp,         &cuda_family_own_stem,
-    &cuda_family_own_pair,      &cuda_family_own_norm_matmul, &cuda_family_own_embed,
+    &cuda_family_own_map,       &cuda_family_own_move,  &cuda_family_own_pool,
+    &cuda_family_own_conv,      &cuda_family_own_rows,  &cuda_family_own_attention,
+    &cuda_family_own_recurrent, &cuda_family_own_image, &cuda_family_own_norm,
+    &cuda_family_own_index,     &cuda_family_own_quant, &cuda_family_own_bytes,
+    &cuda_family_lt_bytes,      &cuda_family_lt_f8,     &cuda_family_plugin,
+    &cuda_family_own_product,   &cuda_family_lt_head,   &cuda_family_own_matmul,
+    &cuda_family_own_scaled,    &cuda_family_own_mlp,   &cuda_family_own_stem,
+    &cuda_family_own_pair,      &cuda_family_own_embed,
 };
 
 /* --- functions of the module and of CUDA that the families and plugins call --- */
