@@ -142,13 +142,29 @@ class Reader(CalibrationDataReader):
         return self.rest.pop() if self.rest else None
 
 
-def session(model):
+def open_session(model, level, **entries):
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.graph_optimization_level = level
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
+    for key, value in entries.items():
+        options.add_session_config_entry(f"session.{key}", value)
     return onnxruntime.InferenceSession(model.SerializeToString(), options,
                                         providers=["CPUExecutionProvider"])
+
+
+def session(model):
+    """Products of UINT8 and INT8 are wrong on processors without VNNI, unless right ones are asked
+    for; what sees to that is a pass, which leaves products of INT8 alone without a kernel."""
+    levels = onnxruntime.GraphOptimizationLevel
+    integers = any(n.op_type.startswith("QLinear") or n.op_type.endswith("Integer")
+                   for n in model.graph.node)
+    if integers:
+        try:
+            return open_session(model, levels.ORT_ENABLE_EXTENDED, x64quantprecision="1")
+        except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+            pass
+    return open_session(model, levels.ORT_DISABLE_ALL)
 
 
 def run_all(model, feeds):
@@ -289,6 +305,25 @@ def trained(inferctl, path):
         return errors + check_whole(inferctl, folder, model, feeds, 3e-2), n
 
 
+def saturates():
+    """Whether this processor has onnxruntime add up products of UINT8 and INT8 in 16 bits."""
+    x = helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 4])
+    y = helper.make_tensor_value_info("y", TensorProto.INT32, [1, 1])
+    w = numpy_helper.from_array(np.full((4, 1), 127, np.int8), "w")
+    graph = helper.make_graph([helper.make_node("MatMulInteger", ["x", "w"], ["y"])], "g", [x],
+                              [y], [w])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    plain = open_session(model, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+    return plain.run(None, {"x": np.full((1, 4), 255, np.uint8)})[0][0, 0] != 4 * 255 * 127
+
+
+def is_beyond(model):
+    """Whether onnxruntime has no right answer: its LSTM cannot be asked for right products."""
+    signed = {t.name for t in model.graph.initializer if t.data_type == TensorProto.INT8}
+    return any(n.op_type == "DynamicQuantizeLSTM" and n.input[1] in signed
+               for n in model.graph.node) and saturates()
+
+
 def main():
     inferctl, number, failed = sys.argv[1], 0, 0
     for path in TRAINED:
@@ -307,6 +342,10 @@ def main():
             for name, path in variants(make, floats, shapes):
                 model = onnx.load(path)
                 dynamic = name.startswith("dynamic")
+                if is_beyond(model):
+                    number += 1
+                    print(f"ok {number} - {make.__name__} {name} # SKIP onnxruntime saturates here")
+                    continue
                 errors, n = ([], 0) if dynamic else check_pieces(inferctl, folder, model, feeds)
                 errors += check_whole(inferctl, folder, model, feeds, 5e-3 if dynamic else 3e-2)
                 number += 1
