@@ -318,9 +318,12 @@ def saturates():
 
 
 def is_beyond(model):
-    """Whether onnxruntime has no right answer: its LSTM cannot be asked for right products."""
-    signed = {t.name for t in model.graph.initializer if t.data_type == TensorProto.INT8}
-    return any(n.op_type == "DynamicQuantizeLSTM" and n.input[1] in signed
+    """Whether onnxruntime has no right answer: its LSTM cannot be asked for right products, and
+    with a scale for each channel all weights fill their range, so that two products are too much
+    for 16 bits."""
+    rank = {t.name: len(t.dims) for t in model.graph.initializer}
+    w_scale = 8  # its input; [directions], or [directions, channels]
+    return any(n.op_type == "DynamicQuantizeLSTM" and rank.get(n.input[w_scale]) == 2
                for n in model.graph.node) and saturates()
 
 
