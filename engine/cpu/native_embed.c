@@ -36,9 +36,9 @@ static enum status check_ids(const struct native_op *op, struct error *err)
 static const float *read(const struct native_op *op, uint32_t k, int64_t row, int64_t at, size_t n,
                          float *buffer)
 {
-    const char *from = (const char *)op->inputs[2 * k] + (row * op->row + at) * op->size;
+    const void *from = (const char *)op->inputs[2 * k] + (row * op->row + at) * op->size;
     if (!op->embed.widen)
-        return (const float *)from;
+        return from;
     op->embed.widen((const void *const[TYPED_OPERANDS]){from}, buffer, n);
     return buffer;
 }
@@ -50,8 +50,8 @@ static void sum_rows(const struct native_op *op, const int64_t *from, int64_t to
     for (int64_t at = 0; at < op->row; at += NATIVE_CHUNK) {
         float first[NATIVE_CHUNK], next[NATIVE_CHUNK];
         size_t n = (size_t)MIN(op->row - at, NATIVE_CHUNK);
-        char *y = (char *)op->output + (to * op->row + at) * op->size;
-        float *sum = e->widen ? first : (float *)y;
+        void *y = (char *)op->output + (to * op->row + at) * op->size;
+        float *sum = e->widen ? first : y;
         const float *a = read(op, 0, from[0], at, n, first);
         for (uint32_t k = 1; k < e->n; k++) {
             add(a, read(op, k, from[k], at, n, next), sum, n);
