@@ -295,7 +295,8 @@ static void make_finite(float *x, size_t n)
 static void test_embed(void **state UNUSED)
 {
     int64_t ids[6] = {4, 0, -1, 2, -5, 1};
-    float *random[INPUTS_MAX], table[5 * 5001], rows[5 * 5001];
+    static float table[5 * 5001], rows[5 * 5001];
+    float *random[INPUTS_MAX];
     memcpy(random, inputs, sizeof(random));
     memcpy(table, inputs[0], sizeof(table));
     memcpy(rows, inputs[2], sizeof(rows));
