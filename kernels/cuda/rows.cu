@@ -6,7 +6,7 @@
  *   softmax_kernel, norm_kernel   rows whose elements are neighbours, held in registers: a warp a
  *                                 row of up to 1,024, a block of 256 threads a row of up to 8,192
  *   norm_many                     the same without an epilogue, a warp a row: warps walk from row
- *                                 to row, and ask for the next one before they have done this one
+ *                                 to row, and ask for the next ones before they have done this one
  *   softmax_long, norm_long       a block a row of any length, read again for each step
  *   softmax_strided               any other axis: a thread a row
  *
@@ -413,8 +413,9 @@ __global__ void __launch_bounds__(BLOCK)
 
 constexpr int LONGEST_OF_WARP = 32 * KERNEL_WARP;
 
-/* Calls launch(tag<N, V, THREADS>()) for rows of this length, with vectors of V elements if they
- * may be used. cudaErrorNotSupported: a thread of a block would have more than 32 elements. */
+/* The dispatchers call launch(tag<N, V, THREADS>()) for rows of this length, with vectors of V
+ * elements: short rows have a warp each, long ones a block. cudaErrorNotSupported: a thread would
+ * have more than 32 elements. */
 template <int N, int V, int THREADS> struct tag {
     static const int elements = N, wide = V, threads = THREADS;
 };
@@ -539,7 +540,8 @@ cudaError_t launch_softmax(const struct kernel_call *call, const struct rows &r,
     });
 }
 
-/* As many blocks as fit on the device at a time; the rows of two warps differ by one at most. */
+/* Launches as many blocks as the device has room for at a time. No warp has two rows more than
+ * another one. */
 template <class T, class Y, bool BYTES, class S>
 cudaError_t launch_norm_many(const struct kernel_call *call, const struct rows &r, S)
 {
@@ -584,10 +586,8 @@ cudaError_t launch_norm(const struct kernel_call *call, const struct rows &r,
     auto plain = [&](auto t) {
         return launch_norm_kernel<T, T, EPILOGUE_NONE, BYTES>(call, r, e, t);
     };
-    auto any = [&](auto t) {
-        return launch_norm_kernel < T, T, BYTES ? EPILOGUE_NONE : EPILOGUE_ANY,
-               BYTES > (call, r, e, t);
-    };
+    constexpr int ANY = BYTES ? EPILOGUE_NONE : EPILOGUE_ANY;
+    auto any = [&](auto t) { return launch_norm_kernel<T, T, ANY, BYTES>(call, r, e, t); };
     if constexpr (!BYTES && sizeof(T) == 2)
         if (r.widen)
             return launch_norm_widened<T>(call, r, wide);
@@ -608,12 +608,6 @@ cudaError_t launch_norm_to(const struct kernel_call *call, const struct rows &r,
                            const struct epilogue &e)
 {
     return r.to.step != 0 ? launch_norm<T, true>(call, r, e) : launch_norm<T, false>(call, r, e);
-}
-
-/* Whether a kernel that computes in x's type may store y. */
-bool same_types(const struct kernel_view *x, const struct kernel_view *y)
-{
-    return x->dtype == y->dtype || y->step != 0;
 }
 
 /* Whether the view is row-major without gaps; strides along dims of one element do not matter. */
@@ -680,10 +674,10 @@ extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t
     struct epilogue e;
     struct rows r = {};
     r.widen = y->dtype == DTYPE_F32 && x->dtype != DTYPE_F32;
-    if (axis < 0 || axis > x->rank || !(r.widen || same_types(x, y)) || !same_dims(x, y) ||
-        !is_dense(x) || !is_dense(y) || !epilogue_make(epilogue, y, &e) ||
-        kernel_elements(y) >= INT32_MAX || (y->step != 0 && !side_scaled(y)) ||
-        ((y->step != 0 || r.widen) && e.n > 0))
+    bool same = x->dtype == y->dtype && y->step == 0;
+    if (axis < 0 || axis > x->rank || !same_dims(x, y) || !is_dense(x) || !is_dense(y) ||
+        !epilogue_make(epilogue, y, &e) || kernel_elements(y) >= INT32_MAX ||
+        (!same && !(y->step != 0 ? side_scaled(y) : r.widen)) || (!same && e.n > 0))
         return cudaErrorNotSupported;
     if (kernel_elements(y) == 0)
         return cudaSuccess;
