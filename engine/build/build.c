@@ -16,11 +16,11 @@
 #include "engine/build/pairs.h"
 #include "engine/build/points.h"
 #include "engine/build/ragged.h"
+#include "engine/build/ranged.h"
 #include "engine/build/tails.h"
 #include "engine/build/ties.h"
 #include "engine/engine.h"
 #include "engine/passes/pass.h"
-#include "engine/quant/emulate.h"
 #include "engine/tune/pin.h"
 
 /* `max_error`: what healthy networks stay well below. At fp32 and tf32 it is that of the 8 bits
@@ -84,32 +84,6 @@ static void tune_progress(void *user, uint32_t done, uint32_t total, const char 
 
 /* --- graphs --- */
 
-static bool build_emulates(const struct build_options *o)
-{
-    return o->precision == PRECISION_F8 && o->device &&
-           !(o->device->backend->features & BACKEND_F8);
-}
-
-/* Fuses the graph and puts the ranges onto what is left of its tensors. */
-static enum status range_graph(struct ir_graph *graph, const struct build_options *options,
-                               struct build_report *report, struct error *err)
-{
-    const struct quant_table *table = options->ranges;
-    size_t rows = table ? quant_table_size(table) : 0;
-    CLEANUP(cleanup_free) bool *known = calloc(rows + 1, sizeof(*known));
-    if (!known)
-        return error_no_memory(err, "the builder");
-    if (table)
-        quant_note_known(graph, table, known);
-    TRY(build_fuse(graph, options, report, err));
-    if (!quant_name_tensors(graph))
-        return error_no_memory(err, "the builder");
-    bool sign = options->device && options->device->backend->features & BACKEND_SIGNED;
-    enum dtype bytes = options->precision == PRECISION_F8 ? DTYPE_F8 : sign ? DTYPE_I8 : DTYPE_NONE;
-    TRY(quant_apply(graph, table, known, options->keep_missing, bytes, &report->ranges, err));
-    return build_emulates(options) ? quant_emulate(graph, err) : STATUS_OK;
-}
-
 static enum status make_graph(struct onnx_model *model, const struct build_options *options,
                               uint32_t batch, struct build_report *report, struct onnx_tail *tail,
                               struct ir_graph **out, struct error *err)
@@ -117,11 +91,13 @@ static enum status make_graph(struct onnx_model *model, const struct build_optio
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
     if (options->ragged)
         return build_ragged_graph(model, options, batch, report, out, err);
+    CLEANUP(cleanup_free) bool *known = NULL;
     TRY(build_import(model, options, batch, NULL, tail, &graph, err));
-    if (report && precision_is_8bit(options->precision))
-        TRY(range_graph(graph, options, report, err));
-    else if (report)
-        TRY(build_fuse(graph, options, report, err));
+    if (report) {
+        TRY(build_find_known(graph, options, &known, err));
+        TRY(build_fuse_named(graph, options, report, err));
+        TRY(build_range(graph, options, known, report, err));
+    }
     *out = STEAL(graph);
     return STATUS_OK;
 }

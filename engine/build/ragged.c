@@ -15,6 +15,7 @@
 #include "engine/build/fuse.h"
 #include "engine/build/instances.h"
 #include "engine/build/ragged_internal.h"
+#include "engine/build/ranged.h"
 
 enum { NAME_ROOM = BUILD_NAME_MAX + 8, DIMS_MAX = 256, SHORT = 8 };
 
@@ -126,9 +127,6 @@ static enum status check_ranges(const struct build_options *o, struct error *err
 enum status build_ragged_check(const struct onnx_model *model, const struct build_options *o,
                                struct error *err)
 {
-    if (precision_is_8bit(o->precision))
-        return error_set(err, STATUS_UNIMPLEMENTED, "--ragged goes with floats, not with %s",
-                         precision_name(o->precision));
     if (o->n_sizes || o->n_inputs || o->n_outputs || o->samples)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "--ragged goes without --profiles, --data, and types of inputs and "
@@ -182,31 +180,57 @@ static struct build_options bind(const struct build_options *o, struct binding *
     return own;
 }
 
+/* What is imported: `n` sequences of `s` tokens. */
+struct form {
+    int64_t n, s;
+    bool masked;                 /* the mask is an input */
+    struct build_report *report; /* of fusing it; NULL: it is not fused */
+};
+
 static enum status import_bound(struct onnx_model *model, const struct build_options *o,
-                                struct binding *b, int64_t n, int64_t s, bool masked,
-                                struct build_report *report, struct ir_graph **out,
+                                struct binding *b, const struct form *f, struct ir_graph **out,
                                 struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
-    struct build_options own = bind(o, b, s, masked);
-    enum status status = build_import(model, &own, (uint32_t)n, NULL, NULL, &graph, err);
+    struct build_options own = bind(o, b, f->s, f->masked);
+    enum status status = build_import(model, &own, (uint32_t)f->n, NULL, NULL, &graph, err);
     if (status) {
-        error_prefix(err, "--ragged: %lld sequences of %lld tokens", (long long)n, (long long)s);
+        error_prefix(err, "--ragged: %lld sequences of %lld tokens", (long long)f->n,
+                     (long long)f->s);
         return status;
     }
-    if (report)
-        TRY(build_fuse(graph, &own, report, err));
+    if (f->report)
+        TRY(build_fuse_named(graph, &own, f->report, err));
     *out = STEAL(graph);
     return STATUS_OK;
 }
 
-static enum status import(struct onnx_model *model, const struct build_options *o, int64_t n,
-                          int64_t s, bool masked, struct build_report *report,
-                          struct ir_graph **out, struct error *err)
+static enum status import(struct onnx_model *model, const struct build_options *o,
+                          const struct form *f, struct ir_graph **out, struct error *err)
 {
     CLEANUP(cleanup_free) struct binding *b = calloc(1, sizeof(*b));
-    return b ? import_bound(model, o, b, n, s, masked, report, out, err)
-             : error_no_memory(err, "the builder");
+    return b ? import_bound(model, o, b, f, out, err) : error_no_memory(err, "the builder");
+}
+
+/* As clients see the model: with its mask. */
+static enum status import_padded(struct onnx_model *model, const struct build_options *o,
+                                 struct ir_graph **out, struct error *err)
+{
+    const struct form padded = {2, max_length(o), true, NULL};
+    struct build_options quiet = *o;
+    quiet.log = NULL;
+    return import(model, &quiet, &padded, out, err);
+}
+
+/* Which rows of the table name tensors of the model. Some are there only beside a mask. */
+static enum status find_known(struct onnx_model *model, const struct build_options *o, bool **known,
+                              struct error *err)
+{
+    CLEANUP(ir_graph_cleanup) struct ir_graph *padded = NULL;
+    if (!precision_is_8bit(o->precision))
+        return STATUS_OK;
+    TRY(import_padded(model, o, &padded, err));
+    return build_find_known(padded, o, known, err);
 }
 
 /* How many tokens a sequence has of those that the graph is made for: it makes no difference to
@@ -315,6 +339,7 @@ enum status build_ragged_graph(struct onnx_model *model, const struct build_opti
     CLEANUP(ir_graph_cleanup) struct ir_graph *longer = NULL;
     CLEANUP(ir_graph_cleanup) struct ir_graph *more = NULL;
     CLEANUP(ir_graph_cleanup) struct ir_graph *most = NULL;
+    CLEANUP(cleanup_free) bool *known = NULL;
     struct build_report unread;
     struct build_options quiet = *o;
     quiet.log = NULL;
@@ -326,11 +351,15 @@ enum status build_ragged_graph(struct onnx_model *model, const struct build_opti
     f.s = choose_length(tokens, MIN(f.length, (int64_t)SHORT));
     f.n = tokens / f.s;
     f.other = f.s == f.length ? f.s - 1 : f.s + 1;
-    TRY(import(model, o, f.n, f.s, false, report, &graph, err));
-    TRY(import(model, &quiet, f.n, f.other, false, &unread, &longer, err));
-    TRY(import(model, &quiet, f.n + 1, f.s, false, &unread, &more, err));
+    const struct form own = {f.n, f.s, false, report};
+    const struct form of_longer = {f.n, f.other, false, &unread};
+    const struct form of_more = {f.n + 1, f.s, false, &unread};
+    const struct form of_most = {2, f.length, false, &unread};
+    TRY(import(model, o, &own, &graph, err));
+    TRY(import(model, &quiet, &of_longer, &longer, err));
+    TRY(import(model, &quiet, &of_more, &more, err));
     if (f.s < f.length)
-        TRY(import(model, &quiet, 2, f.length, false, &unread, &most, err));
+        TRY(import(model, &quiet, &of_most, &most, err));
     f.graph = graph;
     f.longer = longer;
     f.more = more;
@@ -341,6 +370,8 @@ enum status build_ragged_graph(struct onnx_model *model, const struct build_opti
     TRY(ragged_rewrite(&f, err));
     TRY(prove_tokens(&f, err));
     TRY(ragged_finish(&f, err));
+    TRY(find_known(model, o, &known, err));
+    TRY(build_range(graph, o, known, report, err));
     *out = STEAL(graph);
     return STATUS_OK;
 }
@@ -366,9 +397,7 @@ enum status build_ragged_describe(struct onnx_model *model, const struct build_o
                                   struct plan *plan, struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *whole = NULL;
-    struct build_options quiet = *o;
-    quiet.log = NULL;
-    TRY(import(model, &quiet, 2, max_length(o), true, NULL, &whole, err));
+    TRY(import_padded(model, o, &whole, err));
     uint32_t mask = mask_of(o->ragged);
     struct plan_ragged *ragged = &plan->ragged;
     ragged->max_length = MIN(max_length(o), (int64_t)plan->profiles[plan->n_profiles - 1].batch);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """inferd on one GPU beside its peers, in one run.
 
-  gpu_bench.py --bin FOLDER --work FOLDER [--parts peers,build,engine,layers,copies,daemon,doors]
+  gpu_bench.py --bin FOLDER --work FOLDER [--parts peers,build,engine,layers,copies,daemon,server,doors]
 
 FOLDER of --bin holds inferd and inferctl; models, plans and the timing cache go to --work and are
 used again by the next call. Prints tables as they stand in docs/performance.md."""
@@ -13,6 +13,8 @@ import re
 import subprocess
 import sys
 import time
+
+import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 ZOO = HERE.parent / "zoo"
@@ -68,12 +70,13 @@ class Bench:
             say(f"made {path.name} in {time.time() - begun:.1f} s")
         return path
 
-    def plan(self, name, kind="", extra=()):
+    def plan(self, name, kind="", extra=(), batches=None):
         """Builds the plan once; returns its path."""
-        path = self.work / f"{name}{kind}.plan"
+        batches = ",".join(map(str, batches or BATCHES[name]))
+        path = self.work / f"{name}{kind}.{self.args.precision}.{batches}.plan"
         if path.exists():
             return path
-        batches = ",".join(map(str, BATCHES[name]))
+        extra = [*extra, *self.ranges(name, kind, extra)]
         begun = time.time()
         done = self.ctl("build", self.model(name), "-o", path, "--device", "cuda", "--precision",
                         self.args.precision, "--batch", batches, "--timing-cache",
@@ -81,6 +84,21 @@ class Bench:
         say(f"built {path.name} ({batches}) in {time.time() - begun:.1f} s, "
             f"{path.stat().st_size / 2**20:.0f} MiB: {last_line(done)}")
         return path
+
+    def ranges(self, name, kind, extra):
+        """Options that give ranges for 8 bits, calibrated on random bytes or numbers; of other
+        precisions none."""
+        if self.args.precision not in ("int8", "fp8"):
+            return []
+        table, data = self.work / f"{name}{kind}.ranges", self.work / f"{name}{kind}.data"
+        if not table.exists():
+            data.mkdir(exist_ok=True)
+            rng = np.random.default_rng(1)
+            image = rng.integers(0, 256, (32, 3, 224, 224), np.uint8)
+            np.save(data / "image.npy", image if kind == ".u8" else image / np.float32(128) - 1)
+            self.ctl("calibrate", self.model(name), "--device", "cuda", "--data", data, "-o", table,
+                     *extra)
+        return ["--ranges", table, "--data", data]
 
     def bench(self, plan, batch, contexts=1, seconds=None, extra=()):
         done = self.ctl("bench", plan, "--device", "cuda", "--batch", batch, "--contexts",
@@ -144,12 +162,14 @@ class Bench:
         say("### Builder\n")
         model, rows, cache = self.model(name), [], self.work / "cold.cache"
         cache.unlink(missing_ok=True)
+        ranges = self.ranges(name, "", [])
         for what in ("cold, 8 profiles", "with the timing cache"):
-            plan, begun = self.work / "cold.plan", time.time()
+            plan = self.work / "cold.plan"
             plan.unlink(missing_ok=True)
+            begun = time.time()
             done = self.ctl("build", model, "-o", plan, "--device", "cuda", "--precision",
                             self.args.precision, "--batch", "1,2,4,8,16,32,64,128",
-                            "--timing-cache", cache)
+                            "--timing-cache", cache, *ranges)
             rows.append([what, f"{time.time() - begun:.1f} s",
                          f"{plan.stat().st_size / 2**20:.0f} MiB",
                          last_line(done)])
@@ -213,12 +233,13 @@ class Bench:
                "copied, 3", "copied / resident, 2 contexts", "copied 2 / resident 1", ">= 0.97"],
               rows)
 
-    def served_plan(self):
+    def served_plan(self, batches=None):
         scale = ",".join(f"{1 / (255 * s):.8g}" for s in (0.229, 0.224, 0.225))
         bias = ",".join(f"{-m / s:.8g}" for m, s in
                         zip((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
         return self.plan("resnet50", ".u8", ["--input-type", "input=uint8", "--input-scale",
-                                             f"input={scale}", "--input-bias", f"input={bias}"])
+                                             f"input={scale}", "--input-bias", f"input={bias}"],
+                         batches)
 
     def part_daemon(self):
         """Runs several load generators, since one cannot send as much as the daemon takes."""
@@ -244,6 +265,31 @@ class Bench:
         say(f"one client, T = 0: p50 {one['p50_us']:.0f} us, in-process {alone:.0f} us; within "
             f"100 us: {check('one client within 100 us', one['p50_us'] - alone <= 100)}\n")
 
+
+    def part_server(self):
+        """Single images at random times (Poisson): which share of the rate of full batches in this
+        process the daemon takes with a p99 of at most 15 ms."""
+        say(f"### Open loop through the daemon, ResNet-50 {self.args.precision}, uint8 input\n")
+        top, bound_ms = 128, 15
+        plan = self.served_plan(batches=(32, 64, top))
+        inside = self.bench(plan, top, 2, extra=["--input-copy", "pinned"])["throughput"]
+        rows, kept = [], 0.0
+        for loops, delay in ((4, 1000), (8, 1000), (8, 2000)):
+            with Daemon(self, plan, loops, 2, top, delay=delay) as daemon:
+                for share in (0.8, 0.88, 0.92, 0.95, 0.98):
+                    got = daemon.load_random(share * inside)
+                    rows.append([loops, delay, share, f"{got['rate']:.0f}",
+                                 f"{got['throughput']:.0f}", got["errors"],
+                                 f"{got['late']:.4f}", f"{got['mean_batch']:.0f}",
+                                 f"{got['p50_us'] / 1000:.1f}", f"{got['p99_us'] / 1000:.1f}"])
+                    if got["errors"] or got["p99_us"] > bound_ms * 1000:
+                        break
+                    kept = max(kept, got["throughput"] / inside)
+        say(f"in-process with two contexts, batch {top}: {inside:.0f} images/s\n")
+        table(["io_threads", "T us", "offered / in-process", "offered/s", "images/s", "errors",
+               "sent over 1 ms late", "mean batch", "p50 ms", "p99 ms"], rows)
+        say(f"highest share with p99 <= {bound_ms} ms: {kept:.3f}; 0.92:",
+            check("open loop >= 0.92 of in-process", kept >= 0.92), "\n")
 
     def part_doors(self):
         """gRPC, loaded by h2load, beside the framed port and the engine alone."""
@@ -332,9 +378,32 @@ class Daemon:
         return rate
 
     def load(self, clients, processes=4):
+        points = self.points(processes, "--seconds", self.bench.args.seconds + 1, "--concurrency",
+                             clients // processes)
+        if sum(p["errors"] for p in points):
+            raise RuntimeError(f"{sum(p['errors'] for p in points)} errors under load")
+        return {"throughput": sum(p["throughput"] for p in points),
+                "mean_batch": points[0]["mean_batch"],
+                "p50_us": max(p["p50_us"] for p in points),
+                "p99_us": max(p["p99_us"] for p in points)}
+
+    def load_random(self, rate, processes=6):
+        """Requests that are sent at random times, whether others were answered or not."""
+        points = self.points(processes, "--seconds", self.bench.args.seconds + 2, "--rate",
+                             rate / processes, "--poisson", "--max-windows", 3)
+        sent = sum(p["requests"] + p["errors"] for p in points)
+        return {"rate": sum(p["rate"] for p in points),
+                "throughput": sum(p["throughput"] for p in points),
+                "errors": sum(p["errors"] for p in points),
+                "late": sum(p["late"] for p in points) / max(sent, 1),
+                "mean_batch": points[0]["mean_batch"],
+                "p50_us": max(p["p50_us"] for p in points),
+                "p99_us": max(p["p99_us"] for p in points)}
+
+    def points(self, processes, *words):
+        """What so many load generators, which run at once, measured."""
         command = [str(pathlib.Path(self.bench.args.bin) / "inferctl"), "load", self.address,
-                   "--model", "resnet50", "--seconds", str(self.bench.args.seconds + 1),
-                   "--concurrency", str(clients // processes)]
+                   "--model", "resnet50", *map(str, words)]
         outs = [self.bench.work / f"load{i}.json" for i in range(processes)]
         running = [subprocess.Popen([*command, "--json", str(o)], stdout=subprocess.DEVNULL,
                                     stderr=subprocess.PIPE, text=True) for o in outs]
@@ -342,13 +411,7 @@ class Daemon:
             _, errors = process.communicate(timeout=120)
             if process.returncode:
                 raise RuntimeError(f"inferctl load: {errors.strip()[-400:]}")
-        points = [json.loads(o.read_text())["points"][-1] for o in outs]
-        if sum(p["errors"] for p in points):
-            raise RuntimeError(f"{sum(p['errors'] for p in points)} errors under load")
-        return {"throughput": sum(p["throughput"] for p in points),
-                "mean_batch": points[0]["mean_batch"],
-                "p50_us": max(p["p50_us"] for p in points),
-                "p99_us": max(p["p99_us"] for p in points)}
+        return [json.loads(o.read_text())["points"][-1] for o in outs]
 
 
 def sizes(tensor):
