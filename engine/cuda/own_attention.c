@@ -34,6 +34,7 @@ static const struct {
     {"pass of 208", KERNEL_ATTENTION_PASS_208},
     {"pass of 256", KERNEL_ATTENTION_PASS_256},
     {"pass by blocks", KERNEL_ATTENTION_PASS_BLOCKS},
+    {"pass of a stream", KERNEL_ATTENTION_PASS_STREAM},
     {"plain", KERNEL_ATTENTION_PLAIN},
 };
 

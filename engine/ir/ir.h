@@ -247,12 +247,18 @@ static inline uint32_t ir_embed_count(const struct ir_node *node)
 }
 
 /* Number `at` of `n` that stand for an operand of spans (IR_OPERAND_SPANS) where none is known:
- * rows of sequences of IR_SPAN_SAMPLE rows, one behind the other. */
+ * rows of sequences of about IR_SPAN_SAMPLE rows, one behind the other. Their lengths differ, as
+ * those of texts do: kernels take some time for where sequences end. */
 enum { IR_SPAN_SAMPLE = 128 };
 static inline int64_t ir_span_sample(size_t at, size_t n)
 {
-    size_t first = at / 2 / IR_SPAN_SAMPLE * IR_SPAN_SAMPLE, end = first + IR_SPAN_SAMPLE;
-    return (int64_t)(at % 2 == 0 ? first : end < n / 2 ? end : n / 2);
+    static const uint16_t ends[] = {131, 185, 388, 480, 640, 6 * IR_SPAN_SAMPLE}; /* a period's */
+    size_t period = 6 * IR_SPAN_SAMPLE, base = at / 2 / period * period, row = at / 2 - base, i = 0;
+    while (row >= ends[i])
+        i++;
+    if (at % 2 == 0)
+        return (int64_t)(base + (i ? ends[i - 1] : 0));
+    return (int64_t)(base + ends[i] < n / 2 ? base + ends[i] : n / 2);
 }
 
 /* Roughly the bytes that computing the node touches, by its op's row (enum ir_work). UINT64_MAX:

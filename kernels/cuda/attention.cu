@@ -261,14 +261,33 @@ bool cut_problem(const struct kernel_call *call, int32_t variant, struct problem
     return variant != KERNEL_ATTENTION_PARTS || p->splits > 1;
 }
 
-/* Few queries leave most of a product's 64 rows idle; results are copied as they are. */
+/* Few queries leave most of a product's 64 rows idle. */
 cudaError_t launch_pass(const struct kernel_call *call, int32_t dtype, const struct problem &p)
 {
-    if (call->capability != 90 || p.spans || p.sq <= QUERIES_IDLE || !(p.scale > 0) ||
-        p.to.step != 0)
+    if (call->capability != 90 || p.sq <= QUERIES_IDLE || !(p.scale > 0))
         return cudaErrorNotSupported;
     return dtype == DTYPE_F16 ? attention::pass_launch_f16(call, p)
                               : attention::pass_launch_bf16(call, p);
+}
+
+/* Of Hopper's variants the one that usually takes half of the time of others, where there are tiles
+ * for half of the multiprocessors and more keys than 64; 0: none. */
+int32_t pass_choice(const struct kernel_call *call, const struct kernel_attention *a,
+                    const struct problem &p, int64_t multiprocessors)
+{
+    static const int32_t order[] = {KERNEL_ATTENTION_PASS_128, KERNEL_ATTENTION_PASS_208,
+                                    KERNEL_ATTENTION_PASS_256, KERNEL_ATTENTION_PASS_STREAM,
+                                    KERNEL_ATTENTION_PASS_BLOCKS};
+    struct kernel_call dry = *call;
+    dry.dry = true;
+    if (p.sk <= 64 || 2 * p.batch * p.heads * kernel_ceil_div(p.sq, 128) < multiprocessors)
+        return 0;
+    for (int32_t variant : order) {
+        dry.variant = variant;
+        if (kernel_attention(&dry, a) == cudaSuccess)
+            return variant;
+    }
+    return 0;
 }
 
 } // namespace
@@ -286,6 +305,9 @@ extern "C" int32_t kernel_attention_choice(const struct kernel_call *call,
         return KERNEL_ATTENTION_PLAIN;
     int64_t most = call->multiprocessors > 0 ? call->multiprocessors : 132;
     int64_t heads = p.batch * p.heads;
+    int32_t pass = pass_choice(call, a, p, most);
+    if (pass)
+        return pass;
     if (p.sq > 64 && heads * kernel_ceil_div(p.sq, 128) >= 2 * most)
         return KERNEL_ATTENTION_128;
     if (p.sq > 32 && heads * kernel_ceil_div(p.sq, 64) >= most)
@@ -327,8 +349,11 @@ extern "C" cudaError_t kernel_attention(const struct kernel_call *call,
                : dtype == DTYPE_F16  ? launch_plain<half_t>(call, p)
                : dtype == DTYPE_BF16 ? launch_plain<bf16_t>(call, p)
                                      : cudaErrorNotSupported;
-    if (half && variant >= KERNEL_ATTENTION_PASS_PAIR)
-        return launch_pass(call, dtype, p);
+    if (half && variant >= KERNEL_ATTENTION_PASS_PAIR) {
+        struct kernel_call chosen = *call;
+        chosen.variant = variant;
+        return launch_pass(&chosen, dtype, p);
+    }
     if (!half || !cut_problem(call, variant, &p, &cut))
         return cudaErrorNotSupported;
     p.parts = static_cast<float *>(a->workspace);

@@ -2,12 +2,16 @@
 /*
  * Attention of 16-bit floats on Hopper: wgmma and tensor copies. docs/kernels.md has a drawing.
  *
- * A tile is 128 queries of a head (PAIR: 64 queries of each of two heads), 64 for each of two
- * consumer warpgroups; a third warpgroup has the thread that loads. Scores of BLOCK keys are one
+ * A tile is 64 queries of a head for each of GROUPS consumer warpgroups (PAIR: 64 queries of each of
+ * two heads); one warpgroup more has the thread that loads. Scores of BLOCK keys are one
  * product and stay in registers; their exponentials, packed, are the A of the second product as
  * they lie, and values are its transposed B. If BLOCK covers all keys there is no running maximum;
  * else (ONLINE) blocks of keys follow one another with one. CHUNKED: exponentials of 64 keys at a
  * time, while the product with the values of the 64 before takes place, for want of registers.
+ *
+ * With SPANS each query sees a range of keys. A warp of its own finds what a tile's queries see
+ * together and leaves that beside the queries; other blocks are not loaded, and a warpgroup passes
+ * over blocks that none of its 64 queries sees.
  *
  * Rings: queries, keys and values, the last two with mbarriers of their own, so that products begin
  * before the values are there, and keys make room before values. An item is one or more tiles of a
@@ -24,7 +28,6 @@ namespace attention
 {
 
 constexpr int PASS_QUERIES = 64; /* of a warpgroup: the rows of a product */
-constexpr int PASS_THREADS = 3 * HOPPER_WARPGROUP;
 
 struct pass_job {
     int heads, shared_by, total; /* total: heads of all batches */
@@ -35,53 +38,73 @@ struct pass_job {
     bool causal, mask_bool;
     bool mask_words; /* pairs of neighbouring keys are words */
     float scale;     /* times log2(e) */
+    float unscale;   /* 1 / the scale itself */
     const void *mask;
+    const int32_t *spans; /* [sq][2] */
+    bytes_side to;        /* y in 8 bits, or its step is 0 */
     int64_t mask_n, mask_h, mask_q, mask_batches;
     int mask_k; /* 0 or 1 */
 };
 
-template <class T_, int COLUMNS_, int BLOCK_, mask_kind MASK_, bool ONLINE_, bool PAIR_,
-          bool CHUNKED_, int Q_STAGES_, int STAGES_>
+template <class T_, int COLUMNS_, int BLOCK_, mask_kind MASK_, int GROUPS_, bool ONLINE_,
+          bool PAIR_, bool CHUNKED_, int Q_STAGES_, int STAGES_>
 struct pass_shape {
     typedef T_ T;
-    static constexpr int COLUMNS = COLUMNS_, BLOCK = BLOCK_, Q_STAGES = Q_STAGES_, STAGES = STAGES_;
+    static constexpr int GROUPS = GROUPS_, COLUMNS = COLUMNS_, BLOCK = BLOCK_, Q_STAGES = Q_STAGES_,
+                         STAGES = STAGES_;
     static constexpr mask_kind MASK = MASK_;
     static constexpr bool ONLINE = ONLINE_, PAIR = PAIR_, CHUNKED = CHUNKED_;
-    static constexpr int TILE = PAIR ? PASS_QUERIES : 2 * PASS_QUERIES; /* queries of a head */
+    static constexpr bool SPANS = MASK == MASK_SPANS;
+    static constexpr int TILE = PAIR ? PASS_QUERIES : GROUPS * PASS_QUERIES; /* queries of a head */
     /* a box has WIDE columns of a head: lines as long as the swizzle */
     static constexpr int LINE = COLUMNS % 64 == 0 ? 128 : 64, WIDE = LINE / 2,
                          BOXES = COLUMNS / WIDE;
     static constexpr int K_ROWS = PAIR ? 2 * BLOCK : BLOCK;
-    static constexpr int Q_BOX = 2 * PASS_QUERIES * LINE, K_BOX = K_ROWS * LINE,
+    static constexpr int Q_BOX = GROUPS * PASS_QUERIES * LINE, K_BOX = K_ROWS * LINE,
                          Y_BOX = PASS_QUERIES * LINE;
     static constexpr int Q = BOXES * Q_BOX, K = BOXES * K_BOX, Y = BOXES * Y_BOX;
-    static constexpr int BARRIERS = 2 * Q_STAGES + 4 * STAGES;
-    static constexpr int SHARED =
-        HOPPER_ALIGN + Q_STAGES * Q + 2 * STAGES * K + 2 * Y + BARRIERS * 8;
-    static constexpr int MANY = BLOCK > 208 ? 240 : 232, FEW = BLOCK > 208 ? 24 : 40;
+    static constexpr int BARRIERS = (SPANS ? 3 : 2) * Q_STAGES + 4 * STAGES;
+    /* those of a tile's queries, of each warpgroup's, and of all */
+    static constexpr int RANGES = SPANS ? TILE + GROUPS + 1 : 0;
+    static constexpr int SHARED = HOPPER_ALIGN +
+                                  Q_STAGES * (Q + RANGES * (int)sizeof(struct span)) +
+                                  2 * STAGES * K + GROUPS * Y + BARRIERS * 8;
+    static constexpr int THREADS = (GROUPS + 1) * HOPPER_WARPGROUP;
+    static constexpr int MANY = GROUPS == 3                                 ? 160
+                                : BLOCK > 208 || (COLUMNS == 128 && !SPANS) ? 240
+                                                                            : 232;
+    static constexpr int FEW = GROUPS == 3 ? 32 : MANY == 240 ? 24 : 40;
     static constexpr int SCORES = BLOCK / 2; /* of a thread */
     /* rows of the mask that a thread reads */
     static constexpr int MASK_ROWS = MASK == MASK_KEYS ? 1 : MASK == MASK_FULL ? 2 : 0;
     static constexpr int MASK_WORDS = MASK_ROWS ? SCORES / 4 : 1;
     static_assert(SHARED <= HOPPER_SHARED_MAX, "shared memory");
+    /* Scores stay as the product gives them. A mask is brought to their unit, which BF16's lowest
+     * numbers do not survive. */
+    static constexpr bool RAW = !CHUNKED && (MASK_ROWS == 0 || number_of<T>::dtype == DTYPE_F16);
+    static_assert(!SPANS || (ONLINE && !PAIR), "spans");
+    static_assert(!ONLINE || SCORES <= 64, "a row's keys have a bit each");
     static_assert(!CHUNKED || (!ONLINE && !PAIR && BLOCK % 64 == 0), "chunks");
 };
 
 template <class S> struct pass_shared {
     unsigned char *q, *k, *v, *y;
-    uint64_t *q_full, *q_empty, *k_full, *k_empty, *v_full, *v_empty;
+    struct span *ranges; /* S::RANGES a stage of queries */
+    uint64_t *q_full, *q_empty, *k_full, *k_empty, *v_full, *v_empty, *r_full;
     __device__ explicit pass_shared(unsigned char *raw)
     {
-        q = shared_aligned(raw);
+        q = shared_kept(raw);
         k = q + S::Q_STAGES * S::Q;
         v = k + S::STAGES * S::K;
         y = v + S::STAGES * S::K;
-        q_full = reinterpret_cast<uint64_t *>(y + 2 * S::Y);
+        ranges = reinterpret_cast<struct span *>(y + S::GROUPS * S::Y);
+        q_full = reinterpret_cast<uint64_t *>(ranges + S::Q_STAGES * S::RANGES);
         q_empty = q_full + S::Q_STAGES;
         k_full = q_empty + S::Q_STAGES;
         k_empty = k_full + S::STAGES;
         v_full = k_empty + S::STAGES;
         v_empty = v_full + S::STAGES;
+        r_full = v_empty + S::STAGES;
     }
 };
 
@@ -100,12 +123,21 @@ template <class S> struct pass_item {
     }
 };
 
-/* Blocks of keys that some query of the tile sees; at least one. */
-template <class S> __device__ __forceinline__ int pass_blocks(const pass_job &j, int tile)
-{
-    int keys = j.causal ? min(j.sk, (tile + 1) * S::TILE + j.ahead) : j.sk;
-    return S::ONLINE ? max(1, (keys + S::BLOCK - 1) / S::BLOCK) : 1;
-}
+/* The blocks of keys that some query of the tile sees; at least one. */
+template <class S> struct pass_blocks {
+    int first, n; /* a key, of which the first block begins */
+    __device__ __forceinline__ pass_blocks(const pass_job &j, int tile)
+    {
+        int keys = j.causal ? min(j.sk, (tile + 1) * S::TILE + j.ahead) : j.sk;
+        first = 0;
+        n = S::ONLINE ? max(1, (keys + S::BLOCK - 1) / S::BLOCK) : 1;
+    }
+    __device__ __forceinline__ explicit pass_blocks(struct span seen)
+    {
+        first = seen.begin;
+        n = max(1, (seen.end - seen.begin + S::BLOCK - 1) / S::BLOCK);
+    }
+};
 
 /* --- the thread that loads --- */
 
@@ -140,10 +172,65 @@ __device__ __forceinline__ void pass_load_queries(const pass_job &j, unsigned ch
 {
     mbarrier_expect(full, S::Q);
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        int n = head[i] / j.heads, h = head[i] - n * j.heads;
+    for (int i = 0; i < S::GROUPS; i++) {
+        int who = head[S::PAIR ? i : 0], n = who / j.heads, h = who - n * j.heads;
         pass_load<S>(to + i * PASS_QUERIES * S::LINE, map, full, S::Q_BOX, h, n,
                      S::PAIR ? row : row + i * PASS_QUERIES);
+    }
+}
+
+/* By a warp: the ranges of the tile's queries, of each warpgroup's, and of all. */
+template <class S>
+__device__ __forceinline__ void pass_put_ranges(const pass_job &j, struct span *to, int tile)
+{
+    int lane = (int)threadIdx.x % 32;
+    struct span all = {0, 0};
+#pragma unroll 1
+    for (int group = 0; group < S::GROUPS; group++) {
+        struct span both = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            int at = group * PASS_QUERIES + 2 * lane + i, query = tile * S::TILE + at;
+            struct span own = {0, 0};
+            if (query < j.sq) {
+                int2 raw = __ldg(reinterpret_cast<const int2 *>(j.spans) + query);
+                own = {max(raw.x, 0), min(raw.y, j.causal ? min(j.sk, query + 1) : j.sk)};
+            }
+            if (own.begin >= own.end)
+                own = {0, 0};
+            to[at] = own;
+            both = span_join(both, own);
+        }
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2) {
+            struct span other = {__shfl_xor_sync(0xffffffffu, both.begin, step),
+                                 __shfl_xor_sync(0xffffffffu, both.end, step)};
+            both = span_join(both, other);
+        }
+        if (lane == 0)
+            to[S::TILE + group] = both;
+        all = span_join(all, both);
+    }
+    if (lane == 0)
+        to[S::TILE + S::GROUPS] = all;
+    __syncwarp();
+}
+
+/* By a warp, for the tiles of the block; it is ahead of the thread that loads. */
+template <class S>
+__device__ __forceinline__ void pass_produce_ranges(const pass_shared<S> &sm, const pass_job &j)
+{
+    hopper_turn t = {0, 0};
+    for (int at = (int)blockIdx.x; at < j.items; at += (int)gridDim.x) {
+        pass_item<S> it(j, at);
+        for (int tile = it.first; tile < it.last; tile++) {
+            mbarrier_wait(sm.q_empty + t.at, t.parity ^ 1);
+            __syncwarp();
+            pass_put_ranges<S>(j, sm.ranges + t.at * S::RANGES, tile);
+            if (threadIdx.x % 32 == 0)
+                mbarrier_arrive(sm.r_full + t.at);
+            t.next(S::Q_STAGES);
+        }
     }
 }
 
@@ -157,19 +244,24 @@ __device__ __forceinline__ void pass_produce(const pass_shared<S> &sm, const CUt
         pass_item<S> it(j, at);
         int head[2] = {it.head[0], it.head[1] < j.total ? it.head[1] : it.head[0]};
         for (int tile = it.first; tile < it.last; tile++) {
+            pass_blocks<S> blocks(j, tile);
             mbarrier_wait(sm.q_empty + tq.at, tq.parity ^ 1);
+            if constexpr (S::SPANS) {
+                mbarrier_wait(sm.r_full + tq.at, tq.parity);
+                blocks = pass_blocks<S>(sm.ranges[tq.at * S::RANGES + S::TILE + S::GROUPS]);
+            }
             pass_load_queries<S>(j, sm.q + tq.at * S::Q, q, sm.q_full + tq.at, head,
                                  tile * S::TILE);
             tq.next(S::Q_STAGES);
             if (!S::ONLINE && tile > it.first)
                 continue; /* keys and values are there */
-            for (int b = 0, n = pass_blocks<S>(j, tile); b < n; b++) {
+#pragma unroll 1
+            for (int b = 0; b < blocks.n; b++) {
+                int row = blocks.first + b * S::BLOCK;
                 mbarrier_wait(sm.k_empty + tk.at, tk.parity ^ 1);
-                pass_load_block<S>(j, sm.k + tk.at * S::K, k, sm.k_full + tk.at, head,
-                                   b * S::BLOCK);
+                pass_load_block<S>(j, sm.k + tk.at * S::K, k, sm.k_full + tk.at, head, row);
                 mbarrier_wait(sm.v_empty + tk.at, tk.parity ^ 1);
-                pass_load_block<S>(j, sm.v + tk.at * S::K, v, sm.v_full + tk.at, head,
-                                   b * S::BLOCK);
+                pass_load_block<S>(j, sm.v + tk.at * S::K, v, sm.v_full + tk.at, head, row);
                 tk.next(S::STAGES);
             }
         }
@@ -238,35 +330,96 @@ __device__ __forceinline__ void pass_mask_load(
         pass_mask_row<S>(j, from + min(query + 8 * up, j.sq - 1) * j.mask_q, key0, words[up]);
 }
 
-/* Scores become logarithms of weights: scaled, masked, without keys that are not there. `query` is
- * that of the thread's upper row. */
+/* What a thread's two rows see. */
+struct pass_seen {
+    int first[2], last[2]; /* keys */
+    /* `query` is that of the upper row. */
+    __device__ __forceinline__ pass_seen(const pass_job &j, int query)
+    {
+#pragma unroll
+        for (int up = 0; up < 2; up++) {
+            first[up] = 0;
+            last[up] = j.causal ? min(j.sk - 1, query + 8 * up + j.ahead) : j.sk - 1;
+        }
+    }
+};
+
+/* Whether the words of a warp's masks are all zeros, as they are where nothing is padded. */
 template <class S>
-__device__ __forceinline__ void pass_mask_scores(
-    const pass_job &j, int query, int key0, float (&s)[S::SCORES],
+__device__ __forceinline__ bool pass_mask_is_zero(
     const uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
 {
-    if (S::MASK == MASK_NONE) {
+    uint32_t any = 0;
+#pragma unroll
+    for (int up = 0; up < S::MASK_ROWS; up++)
+#pragma unroll
+        for (int i = 0; i < S::MASK_WORDS; i++)
+            any |= words[up][i];
+    return !__any_sync(0xffffffffu, (any & 0x7fff7fffu) != 0); /* -0 adds nothing either */
+}
+
+/* How many of the keys that a thread has of a row are below `key`: of each eight neighbours it has
+ * two. */
+__device__ __forceinline__ int pass_keys_below(int key)
+{
+    int at = max(key - (int)threadIdx.x % 4 * 2, 0);
+    return at / 8 * 2 + min(at % 8, 2);
+}
+
+__device__ __forceinline__ uint32_t low_bits(int n)
+{
+    return n <= 0 ? 0 : n >= 32 ? UINT32_MAX : (1u << n) - 1;
+}
+
+/* Scores with their mask; where S::RAW is not, in units of log2. Keys that are not seen, or not there,
+ * have -inf. */
+template <class S>
+__device__ __forceinline__ void pass_mask_scores(
+    const pass_job &j, const pass_seen &seen, int key0, float (&s)[S::SCORES],
+    const uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
+{
+    if (S::CHUNKED && S::MASK_ROWS == 0) { /* it has no register for the unit */
 #pragma unroll
         for (int i = 0; i < S::SCORES; i++)
             s[i] *= j.scale;
-    } else {
+    }
+    if (S::MASK_ROWS > 0 && !(S::RAW && pass_mask_is_zero<S>(words))) {
 #pragma unroll
         for (int i = 0; i < S::SCORES; i += 2) {
             const int up = S::MASK == MASK_FULL ? i / 2 % 2 : 0;
             float2 add = pair_floats<typename S::T>(words[up][S::MASK_ROWS ? i / 4 : 0]);
-            s[i] = fmaf(s[i], j.scale, add.x * LOG2_E);
-            s[i + 1] = fmaf(s[i + 1], j.scale, add.y * LOG2_E);
+            if (S::RAW) {
+                s[i] = fmaf(add.x, j.unscale, s[i]);
+                s[i + 1] = fmaf(add.y, j.unscale, s[i + 1]);
+            } else {
+                s[i] = fmaf(s[i], j.scale, add.x * LOG2_E);
+                s[i + 1] = fmaf(s[i + 1], j.scale, add.y * LOG2_E);
+            }
         }
     }
-    if (!j.causal && (S::MASK != MASK_NONE || key0 + S::BLOCK <= j.sk))
+    bool whole = S::SPANS ? key0 >= max(seen.first[0], seen.first[1]) &&
+                                key0 + S::BLOCK - 1 <= min(seen.last[0], seen.last[1])
+                          : !j.causal && (S::MASK_ROWS > 0 || key0 + S::BLOCK <= j.sk);
+    if (whole)
         return;
-    int limit[2], q = (int)threadIdx.x % 4 * 2; /* the last key that is seen */
+    if (!S::ONLINE) {
+        int q = (int)threadIdx.x % 4 * 2;
 #pragma unroll
-    for (int up = 0; up < 2; up++)
-        limit[up] = (j.causal ? min(j.sk - 1, query + 8 * up + j.ahead) : j.sk - 1) - key0;
+        for (int i = 0; i < S::SCORES; i++)
+            if (i / 4 * 8 + q + i % 2 > seen.last[i / 2 % 2])
+                s[i] = -INFINITY;
+        return;
+    }
+    uint32_t there[2]; /* a bit for each key of a row */
+#pragma unroll
+    for (int up = 0; up < 2; up++) {
+        there[up] = low_bits(pass_keys_below(seen.last[up] + 1 - key0));
+        if (S::SPANS)
+            there[up] &= ~low_bits(pass_keys_below(seen.first[up] - key0));
+    }
 #pragma unroll
     for (int i = 0; i < S::SCORES; i++)
-        if (i / 4 * 8 + q + i % 2 > limit[i / 2 % 2])
+        if (!(there[i / 2 % 2] >> (i / 4 * 2 + i % 2) & 1))
             s[i] = -INFINITY;
 }
 
@@ -277,25 +430,33 @@ struct pass_rows {
     float top[2], base[2], sum[2];
 };
 
+/* What a score counts in units of log2. */
+template <class S> __device__ __forceinline__ float pass_unit(const pass_job &j)
+{
+    return S::RAW ? j.scale : 1.0f;
+}
+
+/* Asks for the scores of a block; they are there after a wait, when s is held. */
 template <class S>
 __device__ __forceinline__ void pass_scores(uint32_t q, uint32_t k, float (&s)[S::SCORES])
 {
+    const uint64_t of_q = descriptor_rows<S::LINE>(q), of_k = descriptor_rows<S::LINE>(k);
     wgmma_hold(s);
     wgmma_fence();
 #pragma unroll
     for (int c = 0; c < S::COLUMNS / 16; c++) {
         const int box = c * 32 / S::LINE, in = c * 32 % S::LINE;
-        wgmma<typename S::T>(s, descriptor_rows<S::LINE>(q + box * S::Q_BOX + in),
-                             descriptor_rows<S::LINE>(k + box * S::K_BOX + in), c > 0);
+        wgmma<typename S::T>(s, descriptor_beyond(of_q, box * S::Q_BOX + in),
+                             descriptor_beyond(of_k, box * S::K_BOX + in), c > 0);
     }
     wgmma_commit();
-    wgmma_wait<0>();
-    wgmma_hold(s);
 }
 
-/* The maximum so far; a row that sees no key has base 0, so that its weights are 0. */
+/* The maximum so far, and the same in units of log2; a row that sees no key has base 0, so that its
+ * weights are 0. */
 template <class S>
-__device__ __forceinline__ void pass_maximum(const float (&s)[S::SCORES], pass_rows &r)
+__device__ __forceinline__ void pass_maximum(const pass_job &j, const float (&s)[S::SCORES],
+                                             pass_rows &r)
 {
 #pragma unroll
     for (int up = 0; up < 2; up++) {
@@ -306,41 +467,43 @@ __device__ __forceinline__ void pass_maximum(const float (&s)[S::SCORES], pass_r
             b = fmaxf(b, s[i + 1]);
         }
         r.top[up] = fmaxf(r.top[up], quad_max(fmaxf(a, b)));
-        r.base[up] = r.top[up] == -INFINITY ? 0.0f : r.top[up];
+        r.base[up] = r.top[up] == -INFINITY ? 0.0f : r.top[up] * pass_unit<S>(j);
     }
 }
 
 /* The weights of scores s[i], s[i + 1], packed; their sum is that of what is not rounded yet. */
 template <class S>
-__device__ __forceinline__ uint32_t pass_weights(const float (&s)[S::SCORES], int i,
-                                                 const pass_rows &r, float (&part)[2])
+__device__ __forceinline__ uint32_t pass_weights(const pass_job &j, const float (&s)[S::SCORES],
+                                                 int i, const pass_rows &r, float (&part)[2])
 {
-    float a = exp2_fast(s[i] - r.base[i / 2 % 2]), b = exp2_fast(s[i + 1] - r.base[i / 2 % 2]);
+    float a = exp2_fast(fmaf(s[i], pass_unit<S>(j), -r.base[i / 2 % 2])),
+          b = exp2_fast(fmaf(s[i + 1], pass_unit<S>(j), -r.base[i / 2 % 2]));
     part[i / 2 % 2] += a + b;
     return pair_of<typename S::T>(a, b);
 }
 
 /* Weights times values, 64 keys at a time, in two buffers. */
 template <class S>
-__device__ __forceinline__ void pass_chunks(uint32_t v, const float (&s)[S::SCORES], pass_rows &r,
+__device__ __forceinline__ void pass_chunks(const pass_job &j, uint32_t v,
+                                            const float (&s)[S::SCORES], pass_rows &r,
                                             float (&y)[S::COLUMNS / 2])
 {
+    const uint64_t of_v = descriptor_columns<S::LINE>(v, S::K_BOX);
     uint32_t p[2][16];
 #pragma unroll
     for (int chunk = 0; chunk < S::BLOCK / 64; chunk++) {
 #pragma unroll
         for (int i = 0; i < 32; i += 2)
-            p[chunk % 2][i / 2] = pass_weights<S>(s, 32 * chunk + i, r, r.sum);
+            p[chunk % 2][i / 2] = pass_weights<S>(j, s, 32 * chunk + i, r, r.sum);
         wgmma_hold(p[chunk % 2]);
         if (chunk == 0)
             wgmma_hold(y);
         wgmma_fence();
 #pragma unroll
         for (int c = 0; c < 4; c++)
-            wgmma_registers<typename S::T>(
-                y, p[chunk % 2], 4 * c,
-                descriptor_columns<S::LINE>(v + (chunk * 4 + c) * 16 * S::LINE, S::K_BOX),
-                chunk > 0 || c > 0);
+            wgmma_registers<typename S::T>(y, p[chunk % 2], 4 * c,
+                                           descriptor_beyond(of_v, (chunk * 4 + c) * 16 * S::LINE),
+                                           chunk > 0 || c > 0);
         wgmma_commit();
         if (chunk > 0) {
             wgmma_wait<1>();
@@ -353,12 +516,12 @@ __device__ __forceinline__ void pass_chunks(uint32_t v, const float (&s)[S::SCOR
 
 /* Brings what was summed up to the new maximum. */
 template <class S>
-__device__ __forceinline__ void pass_rescale(const float (&before)[2], pass_rows &r,
-                                             float (&y)[S::COLUMNS / 2])
+__device__ __forceinline__ void pass_rescale(const pass_job &j, const float (&before)[2],
+                                             pass_rows &r, float (&y)[S::COLUMNS / 2])
 {
 #pragma unroll
     for (int up = 0; up < 2; up++) {
-        float f = exp2_fast(before[up] - r.base[up]);
+        float f = exp2_fast(fmaf(before[up], pass_unit<S>(j), -r.base[up]));
         r.sum[up] *= f;
 #pragma unroll
         for (int i = 2 * up; i < S::COLUMNS / 2; i += 4) {
@@ -368,63 +531,99 @@ __device__ __forceinline__ void pass_rescale(const float (&before)[2], pass_rows
     }
 }
 
+/* Asks for weights times values, which are added to y if it is kept. */
 template <class S>
 __device__ __forceinline__ void pass_values(uint32_t v, uint32_t (&p)[S::SCORES / 2], bool keep,
                                             float (&y)[S::COLUMNS / 2])
 {
+    const uint64_t of_v = descriptor_columns<S::LINE>(v, S::K_BOX);
     wgmma_hold(p);
     wgmma_hold(y);
     wgmma_fence();
 #pragma unroll
     for (int c = 0; c < S::BLOCK / 16; c++)
-        wgmma_registers<typename S::T>(y, p, 4 * c,
-                                       descriptor_columns<S::LINE>(v + c * 16 * S::LINE, S::K_BOX),
+        wgmma_registers<typename S::T>(y, p, 4 * c, descriptor_beyond(of_v, c * 16 * S::LINE),
                                        keep || c > 0);
     wgmma_commit();
-    wgmma_wait<0>();
-    wgmma_hold(y);
-    wgmma_hold(p);
 }
 
-/* Four bytes a store: eight rows lie in eight chunks of a line, so that no bank is met twice. */
-template <class S>
-__device__ __forceinline__ void pass_put(unsigned char *out, int row, pass_rows &r,
-                                         const float (&y)[S::COLUMNS / 2])
+/* Two numbers, in steps of y, as bytes. Integers are rounded by a sum whose lowest bits they are; of
+ * NaN the least is made. */
+template <bool F8>
+__device__ __forceinline__ uint16_t pass_bytes(const bytes_side &to, float a, float b)
 {
-    float inverse[2];
+    if constexpr (F8) {
+        bytes_side plain = to; /* numbers as they are */
+        plain.step = 0;
+        const float pair[2] = {a, b};
+        return side_byte_pair(plain, pair);
+    }
+    const float least = to.type == DTYPE_I8 ? -128.0f : 0.0f, round = 12582912.0f; /* 1.5 2^23 */
+    a = fminf(fmaxf(a + to.zero, least), least + 255.0f) + round;
+    b = fminf(fmaxf(b + to.zero, least), least + 255.0f) + round;
+    return (uint16_t)((__float_as_uint(a) & 255) | (__float_as_uint(b) & 255) << 8);
+}
+
+enum pass_type { PASS_WORDS, PASS_INTEGERS, PASS_F8 };
+
+/* Four bytes a store: eight rows lie in eight chunks of a line, so that no bank is met twice. Of y
+ * in 8 bits two bytes a store, in lines half as long. */
+template <class S, pass_type TYPE>
+__device__ __forceinline__ void pass_put(const bytes_side &to, unsigned char *out, int row,
+                                         pass_rows &r, const float (&y)[S::COLUMNS / 2])
+{
+    float scale[2];
+    if (!S::CHUNKED) /* addresses would be kept in registers from tile to tile */
+        own_path(row);
 #pragma unroll
     for (int up = 0; up < 2; up++) {
         float sum = quad_sum(r.sum[up]);
-        inverse[up] = sum == 0.0f ? 0.0f : 1.0f / sum; /* NaN stays NaN */
+        scale[up] = sum == 0.0f ? 0.0f : 1.0f / sum; /* NaN stays NaN */
+        if (TYPE != PASS_WORDS)
+            scale[up] *= to.inverse;
     }
 #pragma unroll
     for (int i = 0; i < S::COLUMNS / 2; i += 2) {
         const int up = i / 2 % 2;
         int column = i / 4 * 8 + (int)threadIdx.x % 4 * 2;
-        int at = (row + 8 * up) * S::LINE + column % S::WIDE * 2;
-        at ^= (at >> 7 & (S::LINE == 128 ? 7 : 3)) << 4;
-        uint32_t pair = pair_of<typename S::T>(y[i] * inverse[up], y[i + 1] * inverse[up]);
-        shared_put(out + column / S::WIDE * S::Y_BOX + at, pair);
+        float a = y[i] * scale[up], b = y[i + 1] * scale[up];
+        if constexpr (TYPE == PASS_WORDS) {
+            int at = (row + 8 * up) * S::LINE + column % S::WIDE * 2;
+            at ^= (at >> 7 & (S::LINE / 16 - 1)) << 4;
+            shared_put(out + column / S::WIDE * S::Y_BOX + at, pair_of<typename S::T>(a, b));
+        } else {
+            int at = (row + 8 * up) * S::WIDE + column % S::WIDE;
+            at ^= (at >> 7 & (S::WIDE / 16 - 1)) << 4;
+            shared_put(out + column / S::WIDE * (S::Y_BOX / 2) + at,
+                       pass_bytes<TYPE == PASS_F8>(to, a, b));
+        }
     }
 }
 
 template <class S>
-__device__ __forceinline__ void pass_store(const CUtensorMap *map, unsigned char *out, int group,
-                                           int row, pass_rows &r, const float (&y)[S::COLUMNS / 2],
-                                           int h, int query, int n)
+__device__ __forceinline__ void pass_store(const CUtensorMap *map, const bytes_side &to,
+                                           unsigned char *out, int group, int row, pass_rows &r,
+                                           const float (&y)[S::COLUMNS / 2], int h, int query,
+                                           int n)
 {
     bool leader = threadIdx.x % HOPPER_WARPGROUP == 0;
     if (leader)
         store_wait_read<0>();
     named_sync(1 + group, HOPPER_WARPGROUP);
-    pass_put<S>(out, row, r, y);
+    if (S::CHUNKED || to.step == 0)
+        pass_put<S, PASS_WORDS>(to, out, row, r, y);
+    else if (to.type == DTYPE_F8)
+        pass_put<S, PASS_F8>(to, out, row, r, y);
+    else
+        pass_put<S, PASS_INTEGERS>(to, out, row, r, y);
     proxy_fence();
     named_sync(1 + group, HOPPER_WARPGROUP);
     if (!leader)
         return;
 #pragma unroll
     for (int i = 0; i < S::BOXES; i++)
-        tensor_store_4d(map, out + i * S::Y_BOX, i * S::WIDE, h, query, n);
+        tensor_store_4d(map, out + i * (to.step == 0 ? S::Y_BOX : S::Y_BOX / 2), i * S::WIDE, h,
+                        query, n);
     store_commit();
 }
 
@@ -443,27 +642,6 @@ template <class S> struct pass_consumer {
         row = t / 32 * 16 + t % 32 / 4;
     }
 
-    /* Weights of a block, before its values are there; its keys' stage is free then. */
-    __device__ __forceinline__ void soften(float (&s)[S::SCORES], pass_rows &r, bool first,
-                                           float (&y)[S::COLUMNS / 2],
-                                           uint32_t (&p)[S::CHUNKED ? 1 : S::SCORES / 2])
-    {
-        float before[2] = {r.top[0], r.top[1]}, part[2] = {0, 0};
-        pass_maximum<S>(s, r);
-        if constexpr (S::CHUNKED) {
-            mbarrier_wait(sm.v_full + tk.at, tk.parity);
-            pass_chunks<S>(shared_address(sm.v + tk.at * S::K), s, r, y);
-        } else {
-#pragma unroll
-            for (int i = 0; i < S::SCORES; i += 2)
-                p[i / 2] = pass_weights<S>(s, i, r, part);
-        }
-        if (S::ONLINE && !first)
-            pass_rescale<S>(before, r, y);
-        r.sum[0] += part[0];
-        r.sum[1] += part[1];
-    }
-
     /* Lets a stage go that this warp has read. */
     __device__ __forceinline__ void free_stage(uint64_t *empty, bool last_use)
     {
@@ -471,78 +649,250 @@ template <class S> struct pass_consumer {
             mbarrier_arrive(empty);
     }
 
-    /* What `block` does with the mbarriers, for a warpgroup without queries. */
-    __device__ __forceinline__ void idle(int b, int blocks, bool last_use)
+    /* Waits for a stage and lets it go unread. The whole warp has to see it: it might be filled
+     * twice before a lane that comes late looks. */
+    __device__ __forceinline__ void skip_stage(uint64_t *full, uint64_t *empty,
+                                               const hopper_turn &at, bool last_use)
     {
-        if (b == 0)
-            mbarrier_wait(sm.q_full + tq.at, tq.parity);
-        mbarrier_wait(sm.k_full + tk.at, tk.parity);
-        free_stage(sm.k_empty + tk.at, last_use);
-        free_stage(sm.q_empty + tq.at, b + 1 == blocks);
-        mbarrier_wait(sm.v_full + tk.at, tk.parity);
-        free_stage(sm.v_empty + tk.at, last_use);
+        mbarrier_wait(full + at.at, at.parity);
+        __syncwarp();
+        free_stage(empty + at.at, last_use);
     }
 
-    __device__ __forceinline__ void block(int b, int blocks, int who, int query, bool last_use,
-                                          pass_rows &r, float (&y)[S::COLUMNS / 2])
+    __device__ __forceinline__ void ask_scores(float (&s)[S::SCORES])
     {
-        float s[S::SCORES];
-        uint32_t words[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS];
-        uint32_t p[S::CHUNKED ? 1 : S::SCORES / 2];
-        int key0 = S::ONLINE ? b * S::BLOCK : 0;
         int half = S::PAIR ? group * S::BLOCK * S::LINE : 0;
-        if (S::MASK_ROWS) /* while keys are under way */
-            pass_mask_load<S>(j, who, query + row, key0, words);
-        if (b == 0)
-            mbarrier_wait(sm.q_full + tq.at, tq.parity);
         mbarrier_wait(sm.k_full + tk.at, tk.parity);
         pass_scores<S>(shared_address(sm.q + tq.at * S::Q) + group * PASS_QUERIES * S::LINE,
                        shared_address(sm.k + tk.at * S::K) + half, s);
+    }
+
+    __device__ __forceinline__ void ask_values(const hopper_turn &at, uint32_t (&p)[S::SCORES / 2],
+                                               bool keep, float (&y)[S::COLUMNS / 2])
+    {
+        int half = S::PAIR ? group * S::BLOCK * S::LINE : 0;
+        mbarrier_wait(sm.v_full + at.at, at.parity);
+        pass_values<S>(shared_address(sm.v + at.at * S::K) + half, p, keep, y);
+    }
+
+    /* --- all keys in one block --- */
+
+    /* Weights of a block, before its values are there; its keys' stage is free then. */
+    __device__ __forceinline__ void soften(float (&s)[S::SCORES], pass_rows &r,
+                                           float (&y)[S::COLUMNS / 2],
+                                           uint32_t (&p)[S::CHUNKED ? 1 : S::SCORES / 2])
+    {
+        pass_maximum<S>(j, s, r);
+        if constexpr (S::CHUNKED) {
+            mbarrier_wait(sm.v_full + tk.at, tk.parity);
+            pass_chunks<S>(j, shared_address(sm.v + tk.at * S::K), s, r, y);
+        } else {
+#pragma unroll
+            for (int i = 0; i < S::SCORES; i += 2)
+                p[i / 2] = pass_weights<S>(j, s, i, r, r.sum);
+        }
+    }
+
+    __device__ __forceinline__ void block(
+        const pass_seen &seen, bool last_use, pass_rows &r, float (&y)[S::COLUMNS / 2],
+        const uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
+    {
+        float s[S::SCORES];
+        uint32_t p[S::CHUNKED ? 1 : S::SCORES / 2];
+        mbarrier_wait(sm.q_full + tq.at, tq.parity);
+        ask_scores(s);
+        wgmma_wait<0>();
+        wgmma_hold(s);
         free_stage(sm.k_empty + tk.at, last_use);
-        free_stage(sm.q_empty + tq.at, b + 1 == blocks);
-        pass_mask_scores<S>(j, query + row, key0, s, words);
-        soften(s, r, b == 0, y, p);
-        mbarrier_wait(sm.v_full + tk.at, tk.parity);
-        if constexpr (!S::CHUNKED)
-            pass_values<S>(shared_address(sm.v + tk.at * S::K) + half, p, S::ONLINE && b > 0, y);
+        free_stage(sm.q_empty + tq.at, true);
+        pass_mask_scores<S>(j, seen, 0, s, words);
+        soften(s, r, y, p);
+        if constexpr (!S::CHUNKED) {
+            ask_values(tk, p, false, y);
+            wgmma_wait<0>();
+            wgmma_hold(y);
+            wgmma_hold(p);
+        }
         free_stage(sm.v_empty + tk.at, last_use);
     }
 
-    /* One tile of the item; the turns go on. */
-    __device__ __forceinline__ void tile(const CUtensorMap *map, int who, int at, bool last)
+    __device__ __forceinline__ void read_mask(
+        const pass_item<S> &it, int tile,
+        uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
     {
-        int query = at * S::TILE + (S::PAIR ? 0 : group * PASS_QUERIES);
-        int blocks = pass_blocks<S>(j, at);
-        bool busy = who < j.total && query < j.sq;
-        if (busy) {
-            float y[S::COLUMNS / 2];
-            pass_rows r = {{-INFINITY, -INFINITY}, {0, 0}, {0, 0}};
-#pragma unroll 1
-            for (int b = 0; b < blocks; b++) {
-                block(b, blocks, who, query, S::ONLINE || last, r, y);
-                if (S::ONLINE || last)
-                    tk.next(S::STAGES);
-            }
-            pass_store<S>(map, sm.y + group * S::Y, group, row, r, y, who % j.heads, query,
-                          who / j.heads);
-        } else {
-#pragma unroll 1
-            for (int b = 0; b < blocks; b++) {
-                idle(b, blocks, S::ONLINE || last);
-                if (S::ONLINE || last)
-                    tk.next(S::STAGES);
-            }
+        int query = tile * S::TILE + (S::PAIR ? 0 : group * PASS_QUERIES);
+        if (!S::ONLINE && S::MASK_ROWS)
+            pass_mask_load<S>(j, it.head[S::PAIR ? group : 0], query + row, 0, words);
+    }
+
+    /* Reads the mask of the tile behind this one, long before it is needed. */
+    __device__ __forceinline__ void next_mask(
+        const pass_item<S> &it, int item, int tile,
+        uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
+    {
+        int next = item + (int)gridDim.x;
+        if (tile + 1 == it.last && next < j.items) {
+            pass_item<S> other(j, next);
+            read_mask(other, other.first, words);
+        } else if (tile + 1 < it.last && S::MASK == MASK_FULL) {
+            read_mask(it, tile + 1, words);
         }
+    }
+
+    /* --- blocks of keys --- */
+
+    /* The weights p of the block of keys from key0 on; meanwhile the weights before, if there were
+     * any, meet their values, which are at `tv`. `last`: the queries are not needed any more. */
+    template <bool FIRST>
+    __device__ __forceinline__ void step(int key0, int who, int query, const pass_seen &seen,
+                                         bool last, hopper_turn &tv, pass_rows &r,
+                                         uint32_t (&p)[S::SCORES / 2], float (&y)[S::COLUMNS / 2])
+    {
+        float s[S::SCORES];
+        uint32_t words[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS];
+        if (S::MASK_ROWS)
+            pass_mask_load<S>(j, who, query + row, key0, words);
+        ask_scores(s);
+        if constexpr (FIRST) {
+            wgmma_wait<0>();
+        } else {
+            ask_values(tv, p, true, y);
+            wgmma_wait<1>();
+        }
+        wgmma_hold(s);
+        free_stage(sm.k_empty + tk.at, true);
+        free_stage(sm.q_empty + tq.at, last);
+        pass_mask_scores<S>(j, seen, key0, s, words);
+        float before[2] = {r.top[0], r.top[1]}, part[2] = {0, 0};
+        pass_maximum<S>(j, s, r);
+#pragma unroll
+        for (int i = 0; i < S::SCORES; i++) {
+            s[i] = exp2_fast(fmaf(s[i], pass_unit<S>(j), -r.base[i / 2 % 2]));
+            part[i / 2 % 2] += s[i];
+        }
+        if constexpr (!FIRST) {
+            wgmma_wait<0>();
+            wgmma_hold(y);
+            wgmma_hold(p);
+            free_stage(sm.v_empty + tv.at, true);
+            tv.next(S::STAGES);
+            pass_rescale<S>(j, before, r, y);
+        }
+        r.sum[0] += part[0];
+        r.sum[1] += part[1];
+#pragma unroll
+        for (int i = 0; i < S::SCORES; i += 2)
+            p[i / 2] = pair_of<T>(s[i], s[i + 1]);
+        tk.next(S::STAGES);
+    }
+
+    /* Blocks, of which this warpgroup's queries see none. */
+    __device__ __forceinline__ void pass_over(int blocks)
+    {
+#pragma unroll 1
+        for (int b = 0; b < blocks; b++) {
+            skip_stage(sm.k_full, sm.k_empty, tk, true);
+            skip_stage(sm.v_full, sm.v_empty, tk, true);
+            tk.next(S::STAGES);
+        }
+    }
+
+    /* `own`: the keys that this warpgroup's queries see. */
+    __device__ __forceinline__ void stream(const pass_blocks<S> &blocks, struct span own, int who,
+                                           int query, const pass_seen &seen, pass_rows &r,
+                                           float (&y)[S::COLUMNS / 2])
+    {
+        int from = max(own.begin - blocks.first, 0) / S::BLOCK;
+        int to = min((own.end - blocks.first + S::BLOCK - 1) / S::BLOCK, blocks.n);
+        uint32_t p[S::SCORES / 2];
+        if (own.begin >= own.end) {
+            skip_stage(sm.q_full, sm.q_empty, tq, true);
+            pass_over(blocks.n);
+            return;
+        }
+        pass_over(from);
+        hopper_turn tv = tk;
+        int key0 = blocks.first + from * S::BLOCK;
+        step<true>(key0, who, query, seen, from + 1 == to, tv, r, p, y);
+#pragma unroll 1
+        for (int b = from + 1; b < to; b++) {
+            key0 += S::BLOCK;
+            step<false>(key0, who, query, seen, b + 1 == to, tv, r, p, y);
+        }
+        ask_values(tv, p, true, y);
+        wgmma_wait<0>();
+        wgmma_hold(y);
+        wgmma_hold(p);
+        free_stage(sm.v_empty + tv.at, true);
+        pass_over(blocks.n - to);
+    }
+
+    /* What the tile's queries see, as the loading warp left it, and what this warpgroup's do. */
+    __device__ __forceinline__ pass_blocks<S> ranges(int query, pass_seen &seen, struct span &own)
+    {
+        const struct span *at = sm.ranges + tq.at * S::RANGES;
+        struct span all = at[S::TILE + S::GROUPS];
+        own = at[S::TILE + group];
+#pragma unroll
+        for (int up = 0; up < 2; up++) {
+            struct span one = at[query % S::TILE + row + 8 * up];
+            seen.first[up] = one.begin;
+            seen.last[up] = one.end - 1;
+        }
+        __syncwarp();
+        return pass_blocks<S>(all);
+    }
+
+    /* One tile of the item; the turns go on. */
+    __device__ __forceinline__ void tile(
+        const CUtensorMap *map, const pass_item<S> &it, int item, int at,
+        uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
+    {
+        int who = it.head[S::PAIR ? group : 0];
+        int query = at * S::TILE + (S::PAIR ? 0 : group * PASS_QUERIES);
+        bool last = at + 1 == it.last;
+        bool busy = who < j.total && query < j.sq;
+        float y[S::COLUMNS / 2];
+        pass_rows r = {{-INFINITY, -INFINITY}, {0, 0}, {0, 0}};
+        pass_seen seen(j, query + row);
+        if constexpr (S::ONLINE) {
+            pass_blocks<S> blocks(j, at);
+            struct span own = {0, j.causal ? min(j.sk, query + PASS_QUERIES + j.ahead) : j.sk};
+            mbarrier_wait(sm.q_full + tq.at, tq.parity);
+            if constexpr (S::SPANS)
+                blocks = ranges(query, seen, own);
+            if (!busy)
+                own = {0, 0};
+#pragma unroll
+            for (int i = 0; i < S::COLUMNS / 2; i++)
+                y[i] = 0;
+            stream(blocks, own, who, query, seen, r, y);
+        } else if (busy) {
+            block(seen, last, r, y, words);
+        } else {
+            skip_stage(sm.q_full, sm.q_empty, tq, true);
+            skip_stage(sm.k_full, sm.k_empty, tk, last);
+            skip_stage(sm.v_full, sm.v_empty, tk, last);
+        }
+        if (!S::ONLINE && last)
+            tk.next(S::STAGES);
+        next_mask(it, item, at, words);
+        if (busy)
+            pass_store<S>(map, j.to, sm.y + group * S::Y, group, row, r, y, who % j.heads, query,
+                          who / j.heads);
         tq.next(S::Q_STAGES);
     }
 
     __device__ __forceinline__ void run(const CUtensorMap *map)
     {
+        uint32_t words[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS];
+        pass_item<S> start(j, (int)blockIdx.x); /* no block is without items */
+        read_mask(start, start.first, words);
         for (int at = (int)blockIdx.x; at < j.items; at += (int)gridDim.x) {
             pass_item<S> it(j, at);
 #pragma unroll 1
             for (int i = it.first; i < it.last; i++)
-                tile(map, group == 0 ? it.head[0] : it.head[1], i, i + 1 == it.last);
+                tile(map, it, at, i, words);
         }
         if (threadIdx.x % HOPPER_WARPGROUP == 0)
             store_wait_all();
@@ -550,7 +900,7 @@ template <class S> struct pass_consumer {
 };
 
 template <class S>
-__global__ void __launch_bounds__(PASS_THREADS, 1)
+__global__ void __launch_bounds__(S::THREADS, 1)
     pass_kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,
                 const __grid_constant__ CUtensorMap v, const __grid_constant__ CUtensorMap y,
                 const __grid_constant__ pass_job j)
@@ -559,10 +909,12 @@ __global__ void __launch_bounds__(PASS_THREADS, 1)
     pass_shared<S> sm(raw);
     int group = (int)threadIdx.x / HOPPER_WARPGROUP;
     if (threadIdx.x == 0) {
-        const int consumers = 2 * HOPPER_WARPGROUP / 32; /* warps */
+        const int consumers = S::GROUPS * HOPPER_WARPGROUP / 32; /* warps */
         for (int i = 0; i < S::Q_STAGES; i++) {
             mbarrier_init(sm.q_full + i, 1);
             mbarrier_init(sm.q_empty + i, consumers);
+            if (S::SPANS)
+                mbarrier_init(sm.r_full + i, 1);
         }
         for (int i = 0; i < S::STAGES; i++) {
             mbarrier_init(sm.k_full + i, 1);
@@ -575,12 +927,14 @@ __global__ void __launch_bounds__(PASS_THREADS, 1)
     __syncthreads();
     grid_go();
     grid_wait();
-    if (group == 2) {
+    if (group == S::GROUPS) {
         registers_fewer<S::FEW>();
-        if (threadIdx.x == 2 * HOPPER_WARPGROUP) {
+        if (threadIdx.x == S::GROUPS * HOPPER_WARPGROUP) {
             grid_fence();
             pass_produce<S>(sm, &q, &k, &v, j);
         }
+        if (S::SPANS && (int)threadIdx.x / 32 == S::GROUPS * HOPPER_WARPGROUP / 32 + 1)
+            pass_produce_ranges<S>(sm, j);
     } else {
         registers_more<S::MANY>();
         pass_consumer<S>(sm, j, group).run(&y);
@@ -632,7 +986,8 @@ bool pass_job_of(const struct problem &p, int multiprocessors, struct pass_job *
     int64_t total = p.batch * p.heads, heads = S::PAIR ? kernel_ceil_div(total, 2) : total;
     int64_t tiles = kernel_ceil_div(p.sq, S::TILE);
     if ((p.mask && p.mask_k != 0 && p.mask_k != 1) || heads * tiles > INT32_MAX / 4 ||
-        p.sk > INT32_MAX / 4 || p.sq > INT32_MAX / 4)
+        p.sk > INT32_MAX / 4 || p.sq > INT32_MAX / 4 || !(p.scale > 1e-6f) ||
+        (uintptr_t)p.spans % 8 != 0)
         return false;
     *j = {};
     j->heads = p.heads;
@@ -646,7 +1001,10 @@ bool pass_job_of(const struct problem &p, int multiprocessors, struct pass_job *
     j->ahead = p.sk - p.sq;
     j->causal = p.causal;
     j->scale = p.scale * LOG2_E;
+    j->unscale = 1 / p.scale;
     j->mask = p.mask;
+    j->spans = p.spans;
+    j->to = p.to;
     j->mask_bool = p.mask_bool;
     j->mask_n = p.mask_n;
     j->mask_h = p.mask_h;
@@ -669,9 +1027,10 @@ cudaError_t pass_launch_of(const struct kernel_call *call, const struct problem 
         pass_tensor(p.q, dtype, p.d, p.heads, p.sq, p.batch, S::WIDE, PASS_QUERIES),
         pass_tensor(p.k, dtype, p.d, heads_k, p.sk, p.batch, S::WIDE, S::BLOCK),
         pass_tensor(p.v, dtype, p.e, heads_k, p.sk, p.batch, S::WIDE, S::BLOCK),
-        pass_tensor(p.y, dtype, p.e, p.heads, p.sq, p.batch, S::WIDE, PASS_QUERIES)};
-    bool fits = (S::ONLINE || p.sk <= S::BLOCK) && (!S::PAIR || p.sq <= S::TILE) &&
-                pass_job_of<S>(p, multiprocessors, &job);
+        pass_tensor(p.y, p.to.step == 0 ? dtype : p.to.type, p.e, p.heads, p.sq, p.batch, S::WIDE,
+                    PASS_QUERIES)};
+    bool fits = (!S::CHUNKED || p.to.step == 0) && (S::ONLINE || p.sk <= S::BLOCK) &&
+                (!S::PAIR || p.sq <= S::TILE) && pass_job_of<S>(p, multiprocessors, &job);
     for (int i = 0; fits && i < 4; i++)
         fits = hopper_tensor_fits(&t[i]);
     if (!fits)
@@ -684,7 +1043,7 @@ cudaError_t pass_launch_of(const struct kernel_call *call, const struct problem 
         if (code != cudaSuccess)
             return code;
     }
-    return hopper_launch(pass_kernel<S>, (unsigned)min(multiprocessors, job.items), 1, PASS_THREADS,
+    return hopper_launch(pass_kernel<S>, (unsigned)min(multiprocessors, job.items), 1, S::THREADS,
                          S::SHARED, call, map[0], map[1], map[2], map[3], job);
 }
 
@@ -697,43 +1056,64 @@ typedef cudaError_t (*pass_fn)(const struct kernel_call *call, const struct prob
 struct pass_row {
     int32_t variant;
     int columns, keys;
-    pass_fn by_mask[3]; /* enum mask_kind */
+    pass_fn by_mask[4]; /* enum mask_kind */
 };
 
-#define PASS_FN(mask, columns, block, online, pair, chunked, q_stages, stages)                     \
-    pass_launch_of<pass_shape<T, columns, block, mask, online, pair, chunked, q_stages, stages>>
+#define PASS_FN(mask, columns, block, groups, online, pair, chunked, q_stages, stages)             \
+    pass_launch_of<                                                                                \
+        pass_shape<T, columns, block, mask, groups, online, pair, chunked, q_stages, stages>>
 #define PASS_ROW(name, columns, ...)                                                               \
     {                                                                                              \
         KERNEL_ATTENTION_PASS_##name, columns, 0,                                                  \
         {                                                                                          \
             PASS_FN(MASK_NONE, columns, __VA_ARGS__), PASS_FN(MASK_KEYS, columns, __VA_ARGS__),    \
-                PASS_FN(MASK_FULL, columns, __VA_ARGS__)                                           \
+                PASS_FN(MASK_FULL, columns, __VA_ARGS__), nullptr                                  \
+        }                                                                                          \
+    }
+#define PASS_BLOCKS(columns, spans, ...)                                                           \
+    {                                                                                              \
+        KERNEL_ATTENTION_PASS_BLOCKS, columns, 0,                                                  \
+        {                                                                                          \
+            PASS_FN(MASK_NONE, columns, __VA_ARGS__), PASS_FN(MASK_KEYS, columns, __VA_ARGS__),    \
+                PASS_FN(MASK_FULL, columns, __VA_ARGS__), spans                                    \
         }                                                                                          \
     }
 
 template <class T> cudaError_t pass_launch(const struct kernel_call *call, const struct problem &p)
 {
-    /* columns, keys of a block, online, pair, chunked, stages of queries, of keys */
+    /* columns, keys of a block, consumers, online, pair, chunked, stages of queries, of keys */
     static const struct pass_row rows[] = {
-        PASS_ROW(PAIR, 32, 64, false, true, false, 4, 4),
-        PASS_ROW(PAIR, 64, 64, false, true, false, 4, 4),
-        PASS_ROW(128, 64, 128, false, false, false, 3, 4),
+        PASS_ROW(PAIR, 32, 64, 2, false, true, false, 4, 4),
+        PASS_ROW(PAIR, 64, 64, 2, false, true, false, 4, 4),
+        PASS_ROW(128, 64, 128, 2, false, false, false, 3, 4),
         {KERNEL_ATTENTION_PASS_208,
          64,
          128,
-         {PASS_FN(MASK_NONE, 64, 208, false, false, false, 3, 3),
-          PASS_FN(MASK_KEYS, 64, 208, false, false, false, 3, 3), nullptr}},
+         {PASS_FN(MASK_NONE, 64, 208, 2, false, false, false, 3, 3),
+          PASS_FN(MASK_KEYS, 64, 208, 2, false, false, false, 3, 3), nullptr, nullptr}},
         {KERNEL_ATTENTION_PASS_256,
          64,
          208,
-         {PASS_FN(MASK_NONE, 64, 256, false, false, true, 3, 2), nullptr, nullptr}},
-        PASS_ROW(BLOCKS, 32, 128, true, false, false, 4, 4),
-        PASS_ROW(BLOCKS, 64, 128, true, false, false, 3, 4),
-        PASS_ROW(BLOCKS, 96, 128, true, false, false, 2, 3),
-        PASS_ROW(BLOCKS, 128, 128, true, false, false, 2, 2),
+         {PASS_FN(MASK_NONE, 64, 256, 2, false, false, true, 3, 2), nullptr, nullptr, nullptr}},
+        PASS_BLOCKS(32, PASS_FN(MASK_SPANS, 32, 64, 3, true, false, false, 3, 4), 128, 2, true,
+                    false, false, 4, 4),
+        PASS_BLOCKS(64, PASS_FN(MASK_SPANS, 64, 64, 3, true, false, false, 3, 6), 128, 2, true,
+                    false, false, 3, 4),
+        PASS_BLOCKS(96, PASS_FN(MASK_SPANS, 96, 128, 2, true, false, false, 2, 3), 128, 2, true,
+                    false, false, 2, 3),
+        PASS_BLOCKS(128, PASS_FN(MASK_SPANS, 128, 64, 2, true, false, false, 2, 2), 96, 2, true,
+                    false, false, 2, 2),
+        {KERNEL_ATTENTION_PASS_STREAM,
+         64,
+         256,
+         {PASS_FN(MASK_NONE, 64, 64, 3, true, false, false, 3, 6),
+          PASS_FN(MASK_KEYS, 64, 64, 3, true, false, false, 3, 6), nullptr, nullptr}},
     };
     int columns = p.d > p.e ? p.d : p.e;
-    enum mask_kind mask = !p.mask ? MASK_NONE : p.mask_q == 0 ? MASK_KEYS : MASK_FULL;
+    enum mask_kind mask = p.spans         ? MASK_SPANS
+                          : !p.mask       ? MASK_NONE
+                          : p.mask_q == 0 ? MASK_KEYS
+                                          : MASK_FULL;
     for (const struct pass_row &r : rows)
         if (r.variant == call->variant && columns <= r.columns && columns > r.columns - 32 &&
             p.sk > r.keys)
@@ -743,6 +1123,7 @@ template <class T> cudaError_t pass_launch(const struct kernel_call *call, const
 
 #undef PASS_FN
 #undef PASS_ROW
+#undef PASS_BLOCKS
 
 } // namespace attention
 

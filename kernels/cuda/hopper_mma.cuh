@@ -240,6 +240,7 @@ void wgmma_registers(float (&d)[R], const uint32_t (&a)[P], int at, uint64_t b, 
 /* d = a b + (keep ? d : 0) */
 HOPPER_WGMMA("32", 16, "16", "17", "18")
 HOPPER_WGMMA("64", 32, "32", "33", "34")
+HOPPER_WGMMA("96", 48, "48", "49", "50")
 HOPPER_WGMMA("112", 56, "56", "57", "58")
 HOPPER_WGMMA("128", 64, "64", "65", "66")
 HOPPER_WGMMA("192", 96, "96", "97", "98")

@@ -627,7 +627,8 @@ cudaError_t kernel_roi_pool(const struct kernel_call *call, const struct kernel_
  * The PASS ones are for 16-bit types on Hopper (attention_pass.cuh): heads to 128 columns, and
  * strides of multiples of 8. All keys in one product, up to so many: PAIR 64 (and 64 queries), 128,
  * 208 and 256, these three for heads of 33 to 64 columns, 208 without a mask for each query, 256
- * without a mask. BLOCKS: any number, 128 at a time. */
+ * without a mask. BLOCKS: any number, 64 to 128 at a time, also by spans. STREAM: more than 256 keys,
+ * for heads of 33 to 64 columns, without a mask for each query. */
 enum {
     KERNEL_ATTENTION_128 = 1,
     KERNEL_ATTENTION_64 = 2,
@@ -642,6 +643,7 @@ enum {
     KERNEL_ATTENTION_PASS_208 = 11,
     KERNEL_ATTENTION_PASS_256 = 12,
     KERNEL_ATTENTION_PASS_BLOCKS = 13,
+    KERNEL_ATTENTION_PASS_STREAM = 14,
 };
 
 /* Views q [N,H,Sq,D], k [N,Hk,Sk,D], v [N,Hk,Sk,E] and y [N,H,Sq,E] with any strides but that
@@ -651,7 +653,7 @@ enum {
  * keys up to i + Sk - Sq. A query that sees no key gives zeros. y may be 8 bits by a scale.
  * spans [Sq,2] (NULL: none): query i sees the keys from spans[i][0] on to that before spans[i][1],
  * of those that there are; a block reads no others. Then N is 1, Sq is Sk, and there is no mask.
- * PARTS and the PASS variants take none. */
+ * PARTS takes none, and of the PASS variants BLOCKS alone does. */
 struct kernel_attention {
     const struct kernel_view *q, *k, *v, *mask, *y;
     float scale;

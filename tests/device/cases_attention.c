@@ -114,6 +114,31 @@ struct sized_attention {
     struct shape mask; /* rank 0: none; its first dim of 0 is the batch */
 };
 
+/* Tokens of sequences of 64 to 384, 180 in the mean, as questions and their texts are. */
+bool sized_ragged(struct ir_graph *g, uint64_t *random, int64_t batch)
+{
+    enum { HEADS = 16, COLUMNS = 64, TOKENS = 512, LEAST = 64, MOST = 384 };
+    const struct shape pairs = DIMS(batch, TOKENS, 2);
+    int32_t rows = (int32_t)(batch * TOKENS), first = 0, end;
+    int32_t *data = arena_array(g->arena, (size_t)rows * 2, sizeof(*data));
+    for (; data && first < rows; first = end) {
+        int64_t length = LEAST + between(random, 0, MOST - LEAST) * between(random, 45, 100) / 100;
+        end = MIN(first + (int32_t)length, rows);
+        for (int32_t i = first; i < end; i++) {
+            data[2 * i] = first;
+            data[2 * i + 1] = end;
+        }
+    }
+    uint32_t in[5] = {add_input(g, DTYPE_F32, DIMS(batch, TOKENS, 3 * HEADS * COLUMNS)), IR_NONE,
+                      IR_NONE, IR_NONE,
+                      data ? ir_constant_add(g, "spans", DTYPE_I32, &pairs, data) : IR_NONE};
+    uint32_t node = ir_node_add(g, IR_OP_ATTENTION, "attention", 5, in);
+    return data && node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_HEADS, HEADS) &&
+           ir_attr_set_int(g, node, IR_ATTR_KV_HEADS, HEADS) &&
+           ir_attr_set_int(g, node, IR_ATTR_PACKED, true) &&
+           ir_attr_set_float(g, node, IR_ATTR_ALPHA, 0.125F) && finish(g, node);
+}
+
 static bool sized_attention_of(struct ir_graph *g, const struct sized_attention *s, int64_t batch)
 {
     int64_t n = batch * s->windows;

@@ -333,6 +333,7 @@ const struct case_sized case_sizes[] = {
     {"attention T5 8x128x64 bias", sized_t5, 4 * 8 * 128 * 128 * 64},
     {"attention causal 16x1024x128", sized_long, 4 * 16.0 * 1024 * 1024 * 128},
     {"attention decode 32/8x1024x128", sized_decode, 4 * 32 * 1024 * 128},
+    {"attention ragged 16x64", sized_ragged, 4 * 16.0 * 512 * 215 * 64},
     {"lstm 64 steps 256", sized_lstm_256, 0},
     {"lstm 64 steps 512", sized_lstm_512, 0},
     {"lstm 64 steps 512, both ways", sized_lstm_512_both, 0},

@@ -143,6 +143,7 @@ bool sized_whisper(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_t5(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_long(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_decode(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_ragged(struct ir_graph *g, uint64_t *random, int64_t batch);
 
 /* --- indices, and lines along an axis (cases_index.c) --- */
 

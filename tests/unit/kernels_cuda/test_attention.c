@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cpu/ref.h"
 #include "tests/unit/kernels_cuda/array.h"
@@ -16,16 +17,18 @@ struct attention_case {
     enum mask mask;
     int first_variant;
     bool spans;
+    enum dtype to; /* y in 8 bits; NONE: as the others */
+    bool zeros;    /* the mask hides nothing */
 };
 
 static void case_text(const struct attention_case *c, int variant, char *out, size_t size)
 {
     snprintf(out, size,
              "%s n %d heads %d / %d sq %d sk %d d %d e %d packed %d causal %d bools %d first %d "
-             "mask %d spans %d variant %d",
+             "mask %d spans %d to %d variant %d",
              dtype_name(c->dtype), (int)c->n, (int)c->heads, (int)c->kv_heads, (int)c->sq,
              (int)c->sk, (int)c->d, (int)c->e, c->packed, c->causal, c->bools, c->first,
-             (int)c->mask, c->spans, variant);
+             (int)c->mask, c->spans, (int)c->to, variant);
 }
 
 /* [N,S,H*D] as [N,H,S,D], from column `first` of each row on. */
@@ -55,11 +58,14 @@ static struct array mask_new(const struct attention_case *c)
         array_new(c->bools ? DTYPE_BOOL : c->dtype, 4, dims[c->mask], NULL, c->bools ? 1 : 2);
     size_t count = array_count(&mask), row = (size_t)dims[c->mask][3];
     for (size_t i = 0; i < count; i++) {
-        bool hidden = array_draw(5) == 0 || (count > 2 * row && i / row == count / row - 2);
+        bool hidden =
+            !c->zeros && (array_draw(5) == 0 || (count > 2 * row && i / row == count / row - 2));
         if (c->bools)
             array_values(&mask)[i] = !hidden;
         else if (hidden)
             array_values(&mask)[i] = array_draw(2) ? -INFINITY : -30;
+        else if (c->zeros)
+            array_values(&mask)[i] = array_draw(2) ? 0.0F : -0.0F;
     }
     array_store(&mask);
     return mask;
@@ -75,13 +81,15 @@ static bool pass_takes(const struct attention_case *c, int variant)
                 {0, 128, INT64_MAX, 33, 64, MASKS},
                 {128, 208, INT64_MAX, 33, 64, KEYS},
                 {208, 256, INT64_MAX, 33, 64, NONE},
-                {0, INT64_MAX, INT64_MAX, 1, 128, MASKS}};
+                {0, INT64_MAX, INT64_MAX, 1, 128, MASKS},
+                {256, INT64_MAX, INT64_MAX, 33, 64, KEYS}};
     int row = variant - KERNEL_ATTENTION_PASS_PAIR;
-    if (c->spans)
+    if (c->spans && variant != KERNEL_ATTENTION_PASS_BLOCKS)
         return false;
     int64_t columns = c->d > c->e ? c->d : c->e;
     return c->dtype != DTYPE_F32 && c->sq > 16 && c->d % 8 == 0 && c->e % 8 == 0 &&
            c->sk > pass[row].more_than && c->sk <= pass[row].keys && c->sq <= pass[row].queries &&
+           (!c->to || (c->e % 16 == 0 && variant != KERNEL_ATTENTION_PASS_256)) &&
            columns >= pass[row].least && columns <= pass[row].most && c->mask <= pass[row].mask;
 }
 
@@ -95,7 +103,7 @@ static bool takes(const struct attention_case *c, int variant)
     bool wide = variant == KERNEL_ATTENTION_WIDE_128 || variant == KERNEL_ATTENTION_WIDE_64;
     if (variant == 0 || variant == KERNEL_ATTENTION_PLAIN)
         return true;
-    if (variant >= KERNEL_ATTENTION_PASS_PAIR && variant <= KERNEL_ATTENTION_PASS_BLOCKS)
+    if (variant >= KERNEL_ATTENTION_PASS_PAIR && variant <= KERNEL_ATTENTION_PASS_STREAM)
         return pass_takes(c, variant);
     if (c->dtype == DTYPE_F32 || variant > KERNEL_ATTENTION_PARTS ||
         (wide && (c->d > 128 || c->e > 128)))
@@ -104,12 +112,34 @@ static bool takes(const struct attention_case *c, int variant)
            (variant != KERNEL_ATTENTION_PARTS || (c->sk > 64 && !c->spans));
 }
 
+#define STEP 0.0078125 /* of y in 8 bits, so that the numbers' last bits do not matter */
+enum { ZERO = 5 };     /* of UINT8, beside 128 */
+
+static double byte_value(enum dtype type, uint8_t byte)
+{
+    return STEP * (type == DTYPE_F8   ? (double)f8_to_f32(byte)
+                   : type == DTYPE_I8 ? (int8_t)byte
+                                      : byte - (128 + ZERO));
+}
+
+/* Within a step, or a sixteenth of the number in FP8, whose steps are so large. */
+static void check_bytes(enum dtype type, const uint8_t *bytes, const struct array *y,
+                        double tolerance, const char *what)
+{
+    for (size_t i = 0; i < array_count(y); i++) {
+        double want = (double)array_values(y)[i], got = byte_value(type, bytes[i]);
+        double step = type == DTYPE_F8 ? fabs(want) / 16 + STEP / 512 : STEP * 0.5;
+        if (!(fabs(got - want) <= step + tolerance * fmax(1, fabs(want))))
+            fail_msg("%s: %zu: %g instead of %g", what, i, got, want);
+    }
+}
+
 /* Every variant against what is in y. */
 static void check_variants(const struct attention_case *c, const struct kernel_attention *a,
                            struct array *y)
 {
     double tolerance = c->dtype == DTYPE_F32 ? 1e-5 : c->dtype == DTYPE_F16 ? 2e-3 : 2e-2;
-    for (int variant = c->first_variant; variant <= KERNEL_ATTENTION_PASS_BLOCKS + 1; variant++) {
+    for (int variant = c->first_variant; variant <= KERNEL_ATTENTION_PASS_STREAM + 1; variant++) {
         char what[200];
         case_text(c, variant, what, sizeof(what));
         struct kernel_call call = {.variant = variant, .multiprocessors = 132, .capability = 90};
@@ -120,13 +150,26 @@ static void check_variants(const struct attention_case *c, const struct kernel_a
         struct kernel_attention with = *a;
         uint64_t bytes = kernel_attention_workspace(&call, &with);
         with.workspace = bytes ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
+        size_t count = array_count(y);
+        uint8_t *short_y = aligned_alloc(64, (count + 63) / 64 * 64);
+        struct kernel_view to = *a->y;
+        if (c->to) {
+            to.dtype = c->to;
+            to.step = (float)STEP;
+            to.zero = c->to == DTYPE_U8 ? 128 + ZERO : 0;
+            to.data = memset(short_y, 0x77, count);
+            with.y = &to;
+        }
         array_poison(y);
         cudaError_t may = kernel_attention(&dry, &with), did = kernel_attention(&call, &with);
         free(with.workspace);
         if (may != did || did != (takes(c, variant) ? cudaSuccess : cudaErrorNotSupported))
             fail_msg("%s: dry %d, launched %d", what, (int)may, (int)did);
-        if (takes(c, variant))
+        if (takes(c, variant) && c->to)
+            check_bytes(c->to, short_y, y, tolerance, what);
+        else if (takes(c, variant))
             array_check(y, tolerance, what);
+        free(short_y);
     }
 }
 
@@ -144,13 +187,13 @@ static struct kernel_view operand_view(const struct attention_case *c, const str
     return c->first ? a->view : heads_of(a, heads, d, 0);
 }
 
-/* Sequences of up to 90 rows, one behind the other. Some rows see nothing, or name keys that are
+/* Sequences of up to 90 rows, or of many rows up to 300, one behind the other. Some rows see nothing, or name keys that are
  * not there. */
 static int32_t *spans_new(const struct attention_case *c)
 {
     int32_t *spans = malloc((size_t)c->sq * 2 * sizeof(*spans)), first = 0, rows = (int32_t)c->sq;
     while (first < rows) {
-        int32_t end = first + 1 + (int32_t)array_draw(90);
+        int32_t end = first + 1 + (int32_t)array_draw(rows > 400 ? 300 : 90);
         end = end < rows ? end : rows;
         for (int32_t i = first; i < end; i++) {
             int odd = (int)array_draw(30);
@@ -270,6 +313,28 @@ static void test_spans(void **state)
         {DTYPE_F16, 1, 1, 1, 1, 1, 64, 64, .spans = true},
         {DTYPE_F32, 1, 3, 3, 100, 100, 16, 16, .packed = true, .spans = true},
         {DTYPE_F32, 1, 2, 1, 33, 33, 20, 12, .causal = true, .spans = true},
+        {DTYPE_F16, 1, 1, 1, 900, 900, 64, 64, .packed = true, .spans = true},
+        {DTYPE_BF16, 1, 2, 1, 700, 700, 128, 128, .spans = true},
+        {DTYPE_F16, 1, 1, 1, 500, 500, 96, 80, .causal = true, .spans = true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        check_case(&cases[i]);
+}
+
+/* y in 8 bits. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    static const struct attention_case cases[] = {
+        {DTYPE_F16, 1, 2, 2, 200, 200, 64, 64, .packed = true, .spans = true, .to = DTYPE_F8},
+        {DTYPE_F16, 1, 2, 2, 130, 130, 64, 64, .packed = true, .to = DTYPE_I8},
+        {DTYPE_BF16, 1, 2, 1, 77, 77, 32, 32, .mask = KEYS, .to = DTYPE_U8},
+        {DTYPE_BF16, 1, 2, 1, 140, 150, 128, 128, .causal = true, .to = DTYPE_I8},
+        {DTYPE_F16, 1, 2, 2, 101, 177, 80, 96, .mask = ALL, .to = DTYPE_F8},
+        {DTYPE_F16, 3, 3, 3, 50, 50, 64, 64, .packed = true, .to = DTYPE_I8},
+        {DTYPE_F16, 1, 4, 2, 197, 197, 64, 64, .to = DTYPE_I8},
+        {DTYPE_F16, 1, 2, 2, 211, 230, 64, 64, .first = true, .to = DTYPE_F8},
+        {DTYPE_F16, 1, 2, 2, 40, 40, 40, 24, .to = DTYPE_I8},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         check_case(&cases[i]);
@@ -331,6 +396,10 @@ static void test_pass(void **state)
         {DTYPE_F16, 1, 2, 2, 211, 230, 64, 64, .first = true},
         {DTYPE_F16, 1, 1, 1, 256, 256, 64, 64, .causal = true},
         {DTYPE_F16, 2, 2, 1, 150, 300, 64, 64, .causal = true, .mask = KEYS},
+        {DTYPE_F16, 1, 2, 1, 200, 420, 64, 64, .mask = NONE},
+        {DTYPE_F16, 2, 2, 2, 129, 128, 64, 64, .mask = KEYS, .zeros = true},
+        {DTYPE_F16, 1, 1, 1, 140, 320, 64, 64, .mask = ALL, .zeros = true},
+        {DTYPE_BF16, 1, 1, 1, 260, 330, 64, 64, .causal = true, .mask = KEYS},
         {DTYPE_F16, 1, 2, 2, 101, 177, 80, 96, .mask = ALL},
         {DTYPE_BF16, 1, 2, 1, 140, 150, 128, 128, .causal = true, .bools = true, .mask = HALF},
         {DTYPE_F16, 1, 2, 2, 200, 77, 24, 16, .causal = true},
@@ -385,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_random),  cmocka_unit_test(test_exact),
         cmocka_unit_test(test_pass),    cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
