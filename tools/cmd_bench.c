@@ -3,7 +3,8 @@
  * inferctl bench: what the engine does without a daemon. Each context runs on its own thread and
  * lane, one batch behind the other, on random inputs in pinned memory, from which a device copies
  * them, and which the CPU reads in place. --input-copy none measures a device without its copies:
- * inputs stay on it from the warm-up, outputs are left there. Warm-up is not counted.
+ * inputs stay on it from the warm-up, outputs are left there. Warm-up is not counted. A ragged plan
+ * gets a batch of tokens, of sequences as long as may be or of --lengths.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,7 +28,7 @@ struct bench_args {
     struct model_args model;
     uint32_t batch, contexts;
     double seconds;
-    const char *input_copy, *trace;
+    const char *input_copy, *trace, *lengths;
     bool layers, no_capture, json;
 };
 
@@ -43,6 +44,8 @@ static const struct arg options[] = {
      "also show the memory taken, by tag and over time"},
     {"input-copy", 0, ARG_TEXT, offsetof(struct bench_args, input_copy), "HOW",
      "pinned (default): inputs and outputs are copied; none: they stay on the device"},
+    {"lengths", 0, ARG_TEXT, offsetof(struct bench_args, lengths), "A..B",
+     "of a ragged plan's sequences, drawn from A to B (default: as long as may be)"},
     {"no-capture", 0, ARG_FLAG, offsetof(struct bench_args, no_capture), NULL,
      "launch layer by layer instead of one captured graph"},
     {"trace", 0, ARG_TEXT, offsetof(struct bench_args, trace), "FILE",
@@ -70,7 +73,9 @@ struct bench {
     const struct bench_args *args;
     struct model model;
     uint32_t batch, point;
-    bool resident; /* inputs and outputs are not copied */
+    bool resident;                   /* inputs and outputs are not copied */
+    struct engine_request *requests; /* a sequence each, by --lengths; NULL: nothing is said */
+    uint32_t n_requests;
     struct trace_base *base;
     pthread_barrier_t start;
     struct memory_view memory; /* if it is asked for */
@@ -86,7 +91,7 @@ struct runner {
     struct lane *lane;
     struct context *ctx;
     void *inputs[IR_MAX_IO], *output;
-    struct engine_span spans[IR_MAX_IO];
+    struct engine_span spans[IR_MAX_IO], *parts[IR_MAX_IO]; /* parts: of each request */
     struct engine_input bound[IR_MAX_IO];
     struct samples series[N_SERIES];
     struct bench_trace trace;
@@ -96,12 +101,59 @@ struct runner {
     struct error err;
 };
 
+/* The requests' parts of an input, one behind the other; `bytes`: of all. */
+static enum status make_parts(struct runner *r, uint32_t input, size_t *bytes)
+{
+    struct bench *b = r->bench;
+    const struct engine_info *info = engine_describe(b->model.engine);
+    r->parts[input] = calloc(b->n_requests, sizeof(*r->parts[input]));
+    *bytes = 0;
+    if (!r->parts[input])
+        return error_no_memory(&r->err, "the requests");
+    for (uint32_t k = 0; k < b->n_requests; k++) {
+        const struct engine_request *request = &b->requests[k];
+        struct shape shape =
+            engine_shape_of(info, engine_input_axes(info, input), &info->inputs[input].shape,
+                            request->instances, request->values);
+        size_t size = 0;
+        if (!shape_bytes(&shape, info->inputs[input].dtype, &size))
+            return error_no_memory(&r->err, "the requests");
+        r->parts[input][k].size = size;
+        *bytes += size;
+    }
+    return STATUS_OK;
+}
+
+/* One sequence a request. Nothing but zeros hides tokens. */
+static enum status make_ragged_input(struct runner *r, uint32_t input, uint64_t *seed)
+{
+    struct bench *b = r->bench;
+    const struct engine_info *info = engine_describe(b->model.engine);
+    size_t bytes = 0, at = 0;
+    TRY(make_parts(r, input, &bytes));
+    TRY(engine_buffer_alloc(b->model.device, MAX(bytes, (size_t)1), "input", &r->inputs[input],
+                            &r->err));
+    if (input == info->ragged->mask)
+        memset(r->inputs[input], 1, bytes);
+    else
+        tensor_random(r->inputs[input], bytes / dtype_size(info->inputs[input].dtype),
+                      info->inputs[input].dtype, seed);
+    for (uint32_t k = 0; k < b->n_requests; at += r->parts[input][k++].size)
+        r->parts[input][k].data = (char *)r->inputs[input] + at;
+    r->bound[input] = (struct engine_input){r->parts[input], b->n_requests};
+    return STATUS_OK;
+}
+
 static enum status make_inputs(struct runner *r)
 {
     struct bench *b = r->bench;
     const struct engine_info *info = engine_describe(b->model.engine);
     uint64_t seed = 1 + r->index;
     for (uint32_t i = 0; i < info->n_inputs; i++) {
+        if (b->requests) {
+            TRY(make_ragged_input(r, i, &seed));
+            continue;
+        }
         size_t bytes = engine_point_inputs(info, b->point)[i].instance_bytes *
                        engine_count_of(info, engine_input_axes(info, i), b->batch);
         TRY(engine_buffer_alloc(b->model.device, bytes ? bytes : 1, "input", &r->inputs[i],
@@ -117,8 +169,16 @@ static enum status make_inputs(struct runner *r)
 
 static enum status run_one(struct runner *r, bool resident, struct engine_times *times)
 {
-    TRY(context_enqueue_at(r->ctx, r->bench->point, r->bench->batch, resident ? NULL : r->bound,
-                           resident ? NULL : r->output, &r->err));
+    const struct bench *b = r->bench;
+    const struct engine_batch batch = {.point = b->point,
+                                       .instances = b->batch,
+                                       .requests = b->requests,
+                                       .n_requests = b->n_requests};
+    if (b->requests && !resident)
+        TRY(context_enqueue_batch(r->ctx, &batch, r->bound, r->output, &r->err));
+    else
+        TRY(context_enqueue_at(r->ctx, b->point, b->batch, resident ? NULL : r->bound,
+                               resident ? NULL : r->output, &r->err));
     return context_wait(r->ctx, times, &r->err);
 }
 
@@ -193,8 +253,10 @@ static void *runner_main(void *arg)
 /* Only when the report is made: it reads the layer times in the contexts. */
 static void runner_deinit(struct runner *r)
 {
-    for (uint32_t i = 0; i < IR_MAX_IO; i++)
+    for (uint32_t i = 0; i < IR_MAX_IO; i++) {
         engine_buffer_free(r->bench->model.device, r->inputs[i]);
+        free(r->parts[i]);
+    }
     engine_buffer_free(r->bench->model.device, r->output);
     context_free(r->ctx);
     lane_free(r->lane);
@@ -264,6 +326,8 @@ static void print_json(struct bench *b, const struct result *result, const struc
     json_uint(&j, "contexts", b->args->contexts);
     json_real(&j, "seconds", result->seconds);
     json_real(&j, "throughput", result->throughput);
+    if (b->requests)
+        json_real(&j, "sequences_s", result->throughput / b->batch * b->n_requests);
     json_real(&j, "mean_us", samples_mean(&result->series[LATENCY]) / NS_PER_US);
     json_real(&j, "min_us", us(result->series[LATENCY].min));
     json_real(&j, "p50_us", quantile_us(result, LATENCY, 0.5));
@@ -325,6 +389,9 @@ static void print_text(struct bench *b, const struct result *result, const struc
            b->batch, b->args->contexts, b->args->contexts == 1 ? "" : "s", result->seconds,
            result->throughput, quantile_us(result, LATENCY, 0.5), quantile_us(result, LATENCY, 0.9),
            quantile_us(result, LATENCY, 0.99), us(result->series[LATENCY].max));
+    if (b->requests)
+        printf("%u sequences of %.1f tokens in the mean: %.1f sequences/s\n", b->n_requests,
+               (double)b->batch / b->n_requests, result->throughput / b->batch * b->n_requests);
     if (engine_device_apart(b->model.device))
         printf("on the device, p50: input copy %.1f us, compute %.1f us, output copy %.1f us\n",
                quantile_us(result, INPUT, 0.5), quantile_us(result, COMPUTE, 0.5),
@@ -443,12 +510,51 @@ static enum status bench_model(struct bench *b, struct error *err)
     return run_threads(b, runners, err);
 }
 
+static bool parse_lengths(const char *text, uint32_t *least, uint32_t *most)
+{
+    const char *dots = strstr(text, "..");
+    char first[16];
+    snprintf(first, sizeof(first), "%.*s", dots ? (int)MIN(dots - text, 15) : 15, text);
+    return args_u32(first, least) && args_u32(dots ? dots + 2 : first, most) && *least >= 1 &&
+           *least <= *most;
+}
+
+/* As many sequences as fill the batch; the last one is cut. */
+static enum status draw_sequences(struct bench *b, struct error *err)
+{
+    const struct engine_ragged *ragged = engine_describe(b->model.engine)->ragged;
+    uint32_t least = 0, most = 0;
+    uint64_t seed = 1;
+    if (!ragged || !parse_lengths(b->args->lengths, &least, &most) || most > ragged->max_length)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "--lengths '%.32s': the form is A..B, the tokens of sequences of a ragged "
+                         "plan; this one %s %lld",
+                         b->args->lengths, ragged ? "takes up to" : "is not ragged:",
+                         (long long)(ragged ? ragged->max_length : 0));
+    b->requests = calloc(b->batch, sizeof(*b->requests));
+    if (!b->requests)
+        return error_no_memory(err, "%u sequences", b->batch);
+    for (uint32_t tokens = 0; tokens < b->batch;) {
+        uint64_t drawn = 0;
+        tensor_random(&drawn, 1, DTYPE_U8, &seed); /* 0 to 255 */
+        uint32_t length = least + (uint32_t)(drawn * (most - least) / UINT8_MAX);
+        length = MIN(length, b->batch - tokens);
+        b->requests[b->n_requests++] =
+            (struct engine_request){.instances = length, .values = {1, length}};
+        tokens += length;
+    }
+    return STATUS_OK;
+}
+
 static enum status bench(struct bench *b, const char *path, struct error *err)
 {
     struct arg_u32s batches = {.n = 1, .list = {b->batch}};
     TRY(model_open(&b->model, path, &b->args->model, &batches, err));
     b->point = engine_describe(b->model.engine)->n_points - 1; /* the largest */
-    enum status status = bench_model(b, err);
+    enum status status = b->args->lengths ? draw_sequences(b, err) : STATUS_OK;
+    if (!status)
+        status = bench_model(b, err);
+    free(b->requests);
     trace_base_free(b->base);
     memory_view_deinit(&b->memory);
     model_close(&b->model);

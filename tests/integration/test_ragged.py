@@ -5,6 +5,7 @@ and through the server, and models that cannot be so.
 
     test_ragged.py INFERD INFERCTL
 """
+import re
 import subprocess
 import unittest
 
@@ -373,6 +374,21 @@ class Offline(unittest.TestCase):
     def inspected(plan):
         return subprocess.run([harness.INFERCTL, "inspect", plan], capture_output=True, text=True,
                               timeout=120, check=True).stdout
+
+    def test_bench_draws_sequences(self):
+        plan = harness.folder() / "drawn.plan"
+        build("-o", plan, "--ragged", ragged("both"), "--shape", f"ids=*x1..{LONGEST}", "--batch",
+              "96")
+        command = [harness.INFERCTL, "bench", plan, "--batch", "96", "--seconds", "0.05"]
+        said = subprocess.run([*command, "--lengths", "5..20"], capture_output=True, text=True,
+                              timeout=120, check=True).stdout
+        found = re.search(r"(\d+) sequences of ([\d.]+) tokens in the mean", said)
+        self.assertTrue(96 / 20 <= int(found.group(1)) <= 96 / 5 + 1, said)
+        self.assertAlmostEqual(float(found.group(2)), 96 / int(found.group(1)), delta=0.1)
+        for lengths in ("5..60", "0..5", "9..5", "x"):
+            done = subprocess.run([*command, "--lengths", lengths], capture_output=True, text=True,
+                                  timeout=120, check=False)
+            self.assertIn("takes up to 48", done.stderr)
 
     def refused(self, model, options, *words):
         why = build("-o", harness.folder() / "no.plan", *options, model=model, expect=1)
