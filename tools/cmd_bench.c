@@ -469,47 +469,6 @@ static enum status report(struct bench *b, struct runner *runners, struct error 
 
 /* --- running --- */
 
-/* The first failure of a runner, or the report. */
-static enum status conclude(struct bench *b, struct runner *runners, struct error *err)
-{
-    for (uint32_t i = 0; i < b->args->contexts; i++)
-        if (runners[i].status)
-            return error_copy(err, &runners[i].err);
-    return report(b, runners, err);
-}
-
-static enum status run_threads(struct bench *b, struct runner *runners, struct error *err)
-{
-    uint32_t n = b->args->contexts;
-    pthread_barrier_init(&b->start, NULL, n);
-    for (uint32_t i = 0; i < n; i++) {
-        runners[i].bench = b;
-        runners[i].index = i;
-        /* Threads that wait at the barrier could not be ended, so the program ends. */
-        if (pthread_create(&runners[i].thread, NULL, runner_main, &runners[i])) {
-            fprintf(stderr, "inferctl bench: cannot start %u threads\n", n);
-            exit(EXIT_FAILED);
-        }
-    }
-    for (uint32_t i = 0; i < n; i++)
-        pthread_join(runners[i].thread, NULL);
-    pthread_barrier_destroy(&b->start);
-    enum status status = conclude(b, runners, err);
-    for (uint32_t i = 0; i < n; i++)
-        runner_deinit(&runners[i]);
-    return status;
-}
-
-static enum status bench_model(struct bench *b, struct error *err)
-{
-    CLEANUP(cleanup_free) struct runner *runners = calloc(b->args->contexts, sizeof(*runners));
-    if (!runners)
-        return error_no_memory(err, "the measurement");
-    if (b->args->trace)
-        TRY(trace_base_new(b->model.device, &b->base, err));
-    return run_threads(b, runners, err);
-}
-
 static bool parse_lengths(const char *text, uint32_t *least, uint32_t *most)
 {
     const char *dots = strstr(text, "..");
@@ -546,14 +505,55 @@ static enum status draw_sequences(struct bench *b, struct error *err)
     return STATUS_OK;
 }
 
+/* The first failure of a runner, or the report. */
+static enum status conclude(struct bench *b, struct runner *runners, struct error *err)
+{
+    for (uint32_t i = 0; i < b->args->contexts; i++)
+        if (runners[i].status)
+            return error_copy(err, &runners[i].err);
+    return report(b, runners, err);
+}
+
+static enum status run_threads(struct bench *b, struct runner *runners, struct error *err)
+{
+    uint32_t n = b->args->contexts;
+    pthread_barrier_init(&b->start, NULL, n);
+    for (uint32_t i = 0; i < n; i++) {
+        runners[i].bench = b;
+        runners[i].index = i;
+        /* Threads that wait at the barrier could not be ended, so the program ends. */
+        if (pthread_create(&runners[i].thread, NULL, runner_main, &runners[i])) {
+            fprintf(stderr, "inferctl bench: cannot start %u threads\n", n);
+            exit(EXIT_FAILED);
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        pthread_join(runners[i].thread, NULL);
+    pthread_barrier_destroy(&b->start);
+    enum status status = conclude(b, runners, err);
+    for (uint32_t i = 0; i < n; i++)
+        runner_deinit(&runners[i]);
+    return status;
+}
+
+static enum status bench_model(struct bench *b, struct error *err)
+{
+    CLEANUP(cleanup_free) struct runner *runners = calloc(b->args->contexts, sizeof(*runners));
+    if (!runners)
+        return error_no_memory(err, "the measurement");
+    if (b->args->lengths)
+        TRY(draw_sequences(b, err));
+    if (b->args->trace)
+        TRY(trace_base_new(b->model.device, &b->base, err));
+    return run_threads(b, runners, err);
+}
+
 static enum status bench(struct bench *b, const char *path, struct error *err)
 {
     struct arg_u32s batches = {.n = 1, .list = {b->batch}};
     TRY(model_open(&b->model, path, &b->args->model, &batches, err));
     b->point = engine_describe(b->model.engine)->n_points - 1; /* the largest */
-    enum status status = b->args->lengths ? draw_sequences(b, err) : STATUS_OK;
-    if (!status)
-        status = bench_model(b, err);
+    enum status status = bench_model(b, err);
     free(b->requests);
     trace_base_free(b->base);
     memory_view_deinit(&b->memory);

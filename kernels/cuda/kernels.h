@@ -627,8 +627,8 @@ cudaError_t kernel_roi_pool(const struct kernel_call *call, const struct kernel_
  * The PASS ones are for 16-bit types on Hopper (attention_pass.cuh): heads to 128 columns, and
  * strides of multiples of 8. All keys in one product, up to so many: PAIR 64 (and 64 queries), 128,
  * 208 and 256, these three for heads of 33 to 64 columns, 208 without a mask for each query, 256
- * without a mask. BLOCKS: any number, 64 to 128 at a time, also by spans. STREAM: more than 256 keys,
- * for heads of 33 to 64 columns, without a mask for each query. */
+ * without a mask. BLOCKS: any number, 64 to 128 at a time, also by spans. STREAM: more than 256
+ * keys, for heads of 33 to 64 columns, without a mask for each query. */
 enum {
     KERNEL_ATTENTION_128 = 1,
     KERNEL_ATTENTION_64 = 2,

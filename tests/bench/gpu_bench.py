@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """inferd on one GPU beside its peers, in one run.
 
-  gpu_bench.py --bin FOLDER --work FOLDER [--parts peers,build,engine,layers,copies,daemon,server,doors]
+  gpu_bench.py --bin FOLDER --work FOLDER [--parts LIST]
 
-FOLDER of --bin holds inferd and inferctl; models, plans and the timing cache go to --work and are
+Parts are peers, build, engine, layers, copies, daemon, server and doors. FOLDER of --bin holds
+inferd and inferctl; models, plans and the timing cache go to --work and are
 used again by the next call. Prints tables as they stand in docs/performance.md."""
 import argparse
 import json

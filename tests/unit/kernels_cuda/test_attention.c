@@ -187,8 +187,8 @@ static struct kernel_view operand_view(const struct attention_case *c, const str
     return c->first ? a->view : heads_of(a, heads, d, 0);
 }
 
-/* Sequences of up to 90 rows, or of many rows up to 300, one behind the other. Some rows see nothing, or name keys that are
- * not there. */
+/* Sequences of up to 90 rows, or of many rows up to 300, one behind the other. Some rows see
+ * nothing, or name keys that are not there. */
 static int32_t *spans_new(const struct attention_case *c)
 {
     int32_t *spans = malloc((size_t)c->sq * 2 * sizeof(*spans)), first = 0, rows = (int32_t)c->sq;
