@@ -3,6 +3,8 @@
  * ATTENTION in fp32. The queries that read one head of keys, of all heads that share it, are cut
  * into blocks; a block is a unit, and each thread has scratch of its own for it.
  */
+#include <string.h>
+
 #include "base/compiler.h"
 #include "engine/cpu/native_op.h"
 
@@ -92,6 +94,28 @@ static void set_queries(const struct native_op *op, struct attend *a, int64_t ba
     }
 }
 
+/* Whether both queries see the same keys, or, if they are causal, keys of the same sequence. */
+static bool see_the_same(const struct attend_query *a, const struct attend_query *b, bool causal)
+{
+    return a->from == b->from && (causal ? (a->seen > 0) == (b->seen > 0) : a->seen == b->seen);
+}
+
+/* Runs queries of one sequence after the other. Were they to meet keys of others, with weights of
+ * 0, an infinite value of one sequence would reach its neighbours. */
+static void attend_spans(const struct native_op *op, const struct attend *all)
+{
+    for (int64_t first = 0, end; first < all->n; first = end) {
+        struct attend part = *all;
+        for (end = first + 1; end < all->n && see_the_same(&all->query[first], &all->query[end],
+                                                           op->attention.causal);)
+            end++;
+        part.n = end - first;
+        memmove(part.query, all->query + first, (size_t)part.n * sizeof(*part.query));
+        narrow_keys(&part);
+        op->fast->attend(&part);
+    }
+}
+
 static void attend_blocks(void *user, int64_t first, int64_t end)
 {
     const struct native_op *op = user;
@@ -114,8 +138,9 @@ static void attend_blocks(void *user, int64_t first, int64_t end)
         set_queries(op, &a, batch, head, at);
         a.keys = t->k.rows;
         if (t->spans)
-            narrow_keys(&a);
-        op->fast->attend(&a);
+            attend_spans(op, &a);
+        else
+            op->fast->attend(&a);
     }
 }
 

@@ -68,6 +68,13 @@ static void add_mask(const struct head *h, int64_t row, int64_t j, size_t n, dou
             scores[i] = -INFINITY;
 }
 
+/* Whether the key is one of those that the row reads, if it reads not all. */
+static bool is_in_span(const struct head *h, int64_t row, int64_t key)
+{
+    const int32_t *span = h->how->spans ? (const int32_t *)h->how->spans->data + 2 * row : NULL;
+    return !span || (key >= span[0] && key < span[1]);
+}
+
 static void scale_and_mask(const struct head *h, int64_t row, double *scores)
 {
     for (int64_t j = 0; j < h->k.rows; j++)
@@ -77,12 +84,9 @@ static void scale_and_mask(const struct head *h, int64_t row, double *scores)
     int64_t last = row + h->k.rows - h->q.rows; /* the last key that the query sees */
     for (int64_t j = MAX(last + 1, 0); h->how->causal && j < h->k.rows; j++)
         scores[j] = -INFINITY;
-    if (h->how->spans) {
-        const int32_t *span = (const int32_t *)h->how->spans->data + 2 * row;
-        for (int64_t j = 0; j < h->k.rows; j++)
-            if (j < span[0] || j >= span[1])
-                scores[j] = -INFINITY;
-    }
+    for (int64_t j = 0; h->how->spans && j < h->k.rows; j++)
+        if (!is_in_span(h, row, j))
+            scores[j] = -INFINITY;
 }
 
 /* A row whose scores are all -inf becomes zeros. */
@@ -108,6 +112,8 @@ static void multiply_values(const struct head *h, int64_t first, size_t rows)
             read_row(&h->v, j, e, part, v);
             for (size_t r = 0; r < rows; r++) {
                 double p = h->scores[(int64_t)r * h->k.rows + j];
+                if (!is_in_span(h, first + (int64_t)r, j))
+                    continue; /* an infinite value times a weight of 0 is not 0 */
                 for (size_t i = 0; i < part; i++)
                     sums[r][i] += p * v[i];
             }

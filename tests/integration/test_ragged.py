@@ -315,6 +315,27 @@ class Offline(unittest.TestCase):
                 self.check(name, plan, feeds_of(rng, name, [LONGEST] * 7, LONGEST), *kernels)
                 self.check(name, plan, feeds_of(rng, name, [1], 1), *kernels)
 
+    def test_sequences_stay_apart_where_numbers_are_infinite(self):
+        g = Encoder(layers=1)
+        g.write(harness.folder() / "infinite.onnx", {"y": (g.x, ROWS)})
+        model = onnx.load(harness.folder() / "infinite.onnx")
+        table = next(w for w in model.graph.initializer if list(w.dims) == [WORDS, HIDDEN])
+        words = np.array(onnx.numpy_helper.to_array(table))
+        words[7] = np.inf
+        table.CopyFrom(onnx.numpy_helper.from_array(words, table.name))
+        onnx.save(model, harness.folder() / "infinite.onnx")
+        feeds = feeds_of(np.random.default_rng(5), "both", [9, 20, 17, 5], 20)
+        feeds["ids"][feeds["ids"] == 7] = 8
+        feeds["ids"][1, 3] = 7
+        for kernels in ([], ["--reference-only"]):
+            plan = harness.folder() / "infinite.plan"
+            build("-o", plan, "--ragged", ragged("both"), "--shape", f"ids=*x1..{LONGEST}",
+                  "--batch", "96", *kernels, model="infinite")
+            y = self.outputs(plan, feeds, *kernels)["y"]
+            self.assertTrue(np.isnan(y[1]).any())
+            for row in (0, 2, 3):
+                self.assertTrue(np.isfinite(y[row]).all(), f"sequence {row}, {kernels}")
+
     def test_large_batches(self):
         """What vanishes, or becomes a table, is large before it does: masks like scores, and types
         of all tokens."""
