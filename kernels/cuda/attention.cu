@@ -97,6 +97,9 @@ __global__ void __launch_bounds__(PLAIN_WARPS * 32) plain_kernel(struct problem 
     for (int i = 0; p.spans && i < PLAIN_WARPS * PLAIN_QUERIES && first + i < p.sq; i++)
         all = attention::span_join(all, attention::span_of(p, first + i));
     first += warp * PLAIN_QUERIES;
+    struct attention::span own[PLAIN_QUERIES];
+    for (int i = 0; i < PLAIN_QUERIES; i++)
+        own[i] = p.spans ? attention::span_of(p, first + i) : attention::span{0, p.sk};
     for (int t = all.begin; t < all.end; t += 32) {
         __syncthreads();
         plain_load<T, MOST>(k_tile, PITCH, k, p.k.s, 32, t, p.sk, p.d);
@@ -116,6 +119,8 @@ __global__ void __launch_bounds__(PLAIN_WARPS * 32) plain_kernel(struct problem 
 #pragma unroll
             for (int i = 0; i < PLAIN_QUERIES; i++) {
                 float weight = __shfl_sync(0xffffffffu, s[i], j);
+                if (t + j < own[i].begin || t + j >= own[i].end)
+                    continue; /* an infinite value of another sequence is not read */
 #pragma unroll
                 for (int c = 0; c < COLUMNS; c++)
                     o[i][c] += weight * v_tile[j * MOST + c * 32 + lane];
@@ -254,8 +259,8 @@ bool cut_problem(const struct kernel_call *call, int32_t variant, struct problem
     p->rows = (int32_t)(group * p->sq);
     p->items = (int32_t)items;
     p->q_tiles = (int32_t)kernel_ceil_div(p->rows, block);
-    if (variant == KERNEL_ATTENTION_PARTS && p->spans)
-        return false;
+    if (together && p->spans)
+        return false; /* their rows are summed up by threads that cannot mend them */
     if (variant == KERNEL_ATTENTION_PARTS)
         p->splits = attention::splits_of(call, *p);
     return variant != KERNEL_ATTENTION_PARTS || p->splits > 1;
@@ -312,8 +317,10 @@ extern "C" int32_t kernel_attention_choice(const struct kernel_call *call,
         return KERNEL_ATTENTION_128;
     if (p.sq > 32 && heads * kernel_ceil_div(p.sq, 64) >= most)
         return KERNEL_ATTENTION_64;
-    if (p.sq > 16 && heads * kernel_ceil_div(p.sq, 32) >= most)
+    if (p.sq > 16 && (p.spans || heads * kernel_ceil_div(p.sq, 32) >= most))
         return KERNEL_ATTENTION_32;
+    if (p.spans)
+        return KERNEL_ATTENTION_PLAIN;
     bool parts = p.sk >= 512 && cut_problem(call, KERNEL_ATTENTION_PARTS, &p, &cut);
     return parts ? KERNEL_ATTENTION_PARTS : KERNEL_ATTENTION_SPLIT;
 }

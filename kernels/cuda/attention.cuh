@@ -3,6 +3,7 @@
 #ifndef INFERD_KERNELS_CUDA_ATTENTION_CUH
 #define INFERD_KERNELS_CUDA_ATTENTION_CUH
 
+#include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/side.cuh"
 
 namespace attention
@@ -86,6 +87,72 @@ __device__ __forceinline__ struct span span_join(struct span a, struct span b)
     if (b.begin == b.end)
         return a;
     return {min(a.begin, b.begin), max(a.end, b.end)};
+}
+
+/* --- sequences apart --- */
+
+/* Products on tensor cores meet the values of neighbouring sequences with weights of 0, and an
+ * infinite value times 0 is NaN. So with spans the rows that are not finite are made anew, from
+ * what they see alone: then one request's infinity does not reach the others of its batch. */
+
+/* Whether a number is infinite or NaN: what is added up is 0, or NaN. */
+__device__ __forceinline__ float not_finite(float so_far, float v)
+{
+    return fmaf(v, 0.0f, so_far);
+}
+
+template <typename T>
+__device__ __forceinline__ float mend_score(const struct problem &p, const T *q, const T *k)
+{
+    float s = 0;
+#pragma unroll 1
+    for (int c = 0; c < p.d; c++)
+        s = fmaf(number_float(q[c]), number_float(k[c]), s);
+    return s * p.scale;
+}
+
+/* By a warp: one row of the only batch. */
+template <typename T>
+__device__ __forceinline__ void mend_row(const struct problem &p, int h, int query)
+{
+    constexpr int PARTS = 8; /* 32 columns each: all that heads have */
+    int lane = (int)threadIdx.x % 32;
+    const T *q = head_of<T>(p.q, 0, h) + query * p.q.s;
+    const T *k = head_of<T>(p.k, 0, h / p.shared_by), *v = head_of<T>(p.v, 0, h / p.shared_by);
+    struct span own = span_of(p, query);
+    float highest = -INFINITY, sum = 0, o[PARTS] = {};
+#pragma unroll 1
+    for (int key = own.begin + lane; key < own.end; key += 32)
+        highest = fmaxf(highest, mend_score(p, q, k + key * p.k.s));
+    highest = reduce_warp(highest, reduce_max());
+    float base = highest == -INFINITY ? 0.0f : highest;
+#pragma unroll 1
+    for (int first = own.begin; first < own.end; first += 32) {
+        int key = first + lane;
+        float weight = key < own.end ? expf(mend_score(p, q, k + key * p.k.s) - base) : 0.0f;
+        sum += weight;
+#pragma unroll 1
+        for (int i = 0; i < min(32, own.end - first); i++) {
+            float w = __shfl_sync(0xffffffffu, weight, i);
+            const T *row = v + (first + i) * p.v.s;
+#pragma unroll
+            for (int c = 0; c < PARTS; c++)
+                if (c * 32 + lane < p.e)
+                    o[c] = fmaf(w, number_float(row[c * 32 + lane]), o[c]);
+        }
+    }
+    sum = reduce_warp(sum, reduce_sum());
+    int64_t at = h * p.y.h + query * p.y.s + lane;
+#pragma unroll
+    for (int c = 0; c < PARTS; c++) {
+        T value = number_from<T>(sum == 0.0f ? 0.0f : o[c] / sum);
+        if (c * 32 + lane >= p.e)
+            continue;
+        if (p.to.step != 0)
+            store_bytes<T, 1>(p, at + c * 32, &value);
+        else
+            static_cast<T *>(const_cast<void *>(p.y.data))[at + c * 32] = value;
+    }
 }
 
 /* Row `r` of an item is query `i` of its head `h`. */

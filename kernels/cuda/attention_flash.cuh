@@ -366,13 +366,29 @@ __device__ __forceinline__ void chunk_store(const struct problem &p, int64_t row
     }
 }
 
-/* The warp's rows go through shared memory, so that each lane stores 16 bytes. */
-template <typename T, int DP>
+/* By a warp: the rows of a head from `first` on of which a lane has found that they are not finite.
+ * Lane l has rows l / 4 and 8 further on. */
+template <typename T>
+__device__ __forceinline__ void mend_rows(const struct problem &p, int h, int first, float probe0,
+                                          float probe1)
+{
+    uint32_t upper = __ballot_sync(0xffffffffu, probe0 != 0),
+             lower = __ballot_sync(0xffffffffu, probe1 != 0);
+#pragma unroll 1
+    for (int row = 0; row < QUERIES && first + row < p.sq; row++)
+        if ((row < 8 ? upper : lower) >> row % 8 * 4 & 15)
+            mend_row<T>(p, h, first + row);
+}
+
+/* The warp's rows go through shared memory, so that each lane stores 16 bytes. `h`: their head,
+ * with spans. */
+template <typename T, int DP, int MASK>
 __device__ __forceinline__ void store_rows(const struct running<DP> &state, T *tile,
-                                           const struct problem &p, int64_t y, int first)
+                                           const struct problem &p, int64_t y, int h, int first)
 {
     constexpr int CHUNKS = DP / 8;
     int lane = (int)threadIdx.x % 32;
+    float probe[2] = {0, 0};
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float inverse = inverse_of(state.sum[r]);
@@ -381,6 +397,8 @@ __device__ __forceinline__ void store_rows(const struct running<DP> &state, T *t
             float low = state.o[j][2 * r] * inverse, high = state.o[j][2 * r + 1] * inverse;
             if (state.sum[r] == 0.0f) /* an infinite value times a weight of 0 is not 0 */
                 low = high = 0.0f;
+            if (MASK == MASK_SPANS)
+                probe[r] = not_finite(not_finite(probe[r], low), high);
             *reinterpret_cast<uint32_t *>(tile + row_at<DP>(lane / 4 + r * 8, j) + lane % 4 * 2) =
                 pack2(T(), low, high);
         }
@@ -394,6 +412,8 @@ __device__ __forceinline__ void store_rows(const struct running<DP> &state, T *t
         chunk_store(p, y + at.h * p.y.h + at.i * p.y.s, c, tile + row_at<DP>(row, c));
     }
     __syncwarp();
+    if (MASK == MASK_SPANS && __any_sync(0xffffffffu, probe[0] != 0 || probe[1] != 0))
+        mend_rows<T>(p, h, first, probe[0], probe[1]);
 }
 
 /* One row's 8 columns, from the sums of all warps, or of all blocks. */
@@ -589,8 +609,8 @@ __global__ void __launch_bounds__(shape<DP, MT, KW, MASK>::THREADS, shape<DP, MT
     }
 #pragma unroll
     for (int m = 0; m < MT; m++)
-        store_rows<T, DP>(work.state[m], queries + (mine + m * QUERIES) * DP, p, y,
-                          b.first + mine + m * QUERIES);
+        store_rows<T, DP, MASK>(work.state[m], queries + (mine + m * QUERIES) * DP, p, y, b.h,
+                                b.first + mine + m * QUERIES);
 }
 
 /* Adds up what the blocks of a split found; a thread has 8 columns of a row. */

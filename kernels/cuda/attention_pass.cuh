@@ -172,7 +172,8 @@ enum pass_type { PASS_WORDS, PASS_INTEGERS, PASS_F8 };
  * in 8 bits two bytes a store, in lines half as long. */
 template <class S, pass_type TYPE>
 __device__ __forceinline__ void pass_put(const bytes_side &to, unsigned char *out, int row,
-                                         pass_rows &r, const float (&y)[S::COLUMNS / 2])
+                                         pass_rows &r, const float (&y)[S::COLUMNS / 2],
+                                         float (&probe)[2])
 {
     float scale[2];
     if (!S::CHUNKED) /* addresses would be kept in registers from tile to tile */
@@ -189,6 +190,8 @@ __device__ __forceinline__ void pass_put(const bytes_side &to, unsigned char *ou
         const int up = i / 2 % 2;
         int column = i / 4 * 8 + (int)threadIdx.x % 4 * 2;
         float a = y[i] * scale[up], b = y[i + 1] * scale[up];
+        if (S::SPANS)
+            probe[up] = not_finite(not_finite(probe[up], a), b);
         if constexpr (TYPE == PASS_WORDS) {
             int at = (row + 8 * up) * S::LINE + column % S::WIDE * 2;
             at ^= (at >> 7 & (S::LINE / 16 - 1)) << 4;
@@ -202,31 +205,66 @@ __device__ __forceinline__ void pass_put(const bytes_side &to, unsigned char *ou
     }
 }
 
+/* Makes rows anew that are not finite, when all of the warpgroup's are stored. `broken`: of each of
+ * its warps, lanes that have found it in their upper row, and in their lower one. */
 template <class S>
-__device__ __forceinline__ void pass_store(const CUtensorMap *map, const bytes_side &to,
-                                           unsigned char *out, int group, int row, pass_rows &r,
-                                           const float (&y)[S::COLUMNS / 2], int h, int query,
-                                           int n)
+__device__ __forceinline__ void pass_mend(const struct problem &p, const uint32_t *broken,
+                                          int group, int h, int query)
+{
+    uint32_t any = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        any |= broken[i];
+    if (any == 0)
+        return;
+    if (threadIdx.x % HOPPER_WARPGROUP == 0)
+        store_wait_all();
+    named_sync(1 + group, HOPPER_WARPGROUP);
+    int warp = (int)threadIdx.x % HOPPER_WARPGROUP / 32;
+#pragma unroll 1
+    for (int r = 0; r < 16; r++) {
+        int at = query + warp * 16 + r;
+        if (at < p.sq && (broken[2 * warp + r / 8] >> r % 8 * 4 & 15))
+            mend_row<typename S::T>(p, h, at);
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void pass_store(const CUtensorMap *map, const struct problem &p,
+                                           uint32_t *broken, unsigned char *out, int group, int row,
+                                           pass_rows &r, const float (&y)[S::COLUMNS / 2], int h,
+                                           int query, int n)
 {
     bool leader = threadIdx.x % HOPPER_WARPGROUP == 0;
+    float probe[2] = {0, 0};
     if (leader)
         store_wait_read<0>();
     named_sync(1 + group, HOPPER_WARPGROUP);
-    if (S::CHUNKED || to.step == 0)
-        pass_put<S, PASS_WORDS>(to, out, row, r, y);
-    else if (to.type == DTYPE_F8)
-        pass_put<S, PASS_F8>(to, out, row, r, y);
+    if (S::CHUNKED || p.to.step == 0)
+        pass_put<S, PASS_WORDS>(p.to, out, row, r, y, probe);
+    else if (p.to.type == DTYPE_F8)
+        pass_put<S, PASS_F8>(p.to, out, row, r, y, probe);
     else
-        pass_put<S, PASS_INTEGERS>(to, out, row, r, y);
+        pass_put<S, PASS_INTEGERS>(p.to, out, row, r, y, probe);
+    if constexpr (S::SPANS) {
+#pragma unroll
+        for (int up = 0; up < 2; up++) {
+            uint32_t lanes = __ballot_sync(0xffffffffu, probe[up] != 0);
+            if (threadIdx.x % 32 == 0)
+                broken[threadIdx.x % HOPPER_WARPGROUP / 32 * 2 + up] = lanes;
+        }
+    }
     proxy_fence();
     named_sync(1 + group, HOPPER_WARPGROUP);
-    if (!leader)
-        return;
+    if (leader) {
 #pragma unroll
-    for (int i = 0; i < S::BOXES; i++)
-        tensor_store_4d(map, out + i * (to.step == 0 ? S::Y_BOX : S::Y_BOX / 2), i * S::WIDE, h,
-                        query, n);
-    store_commit();
+        for (int i = 0; i < S::BOXES; i++)
+            tensor_store_4d(map, out + i * (p.to.step == 0 ? S::Y_BOX : S::Y_BOX / 2), i * S::WIDE,
+                            h, query, n);
+        store_commit();
+    }
+    if constexpr (S::SPANS)
+        pass_mend<S>(p, broken, group, h, query);
 }
 
 /* A warpgroup that computes. */
@@ -234,11 +272,13 @@ template <class S> struct pass_consumer {
     typedef typename S::T T;
     const pass_shared<S> &sm;
     const pass_job &j;
+    const struct problem &p;
     int group, row;
     hopper_turn tq, tk;
 
-    __device__ pass_consumer(const pass_shared<S> &shared, const pass_job &job, int warpgroup)
-        : sm(shared), j(job), group(warpgroup), tq({0, 0}), tk({0, 0})
+    __device__ pass_consumer(const pass_shared<S> &shared, const pass_job &job,
+                             const struct problem &problem, int warpgroup)
+        : sm(shared), j(job), p(problem), group(warpgroup), tq({0, 0}), tk({0, 0})
     {
         int t = (int)threadIdx.x % HOPPER_WARPGROUP;
         row = t / 32 * 16 + t % 32 / 4;
@@ -480,8 +520,8 @@ template <class S> struct pass_consumer {
             tk.next(S::STAGES);
         next_mask(it, item, at, words);
         if (busy)
-            pass_store<S>(map, j.to, sm.y + group * S::Y, group, row, r, y, who % j.heads, query,
-                          who / j.heads);
+            pass_store<S>(map, p, sm.broken + 8 * group, sm.y + group * S::Y, group, row, r, y,
+                          who % j.heads, query, who / j.heads);
         tq.next(S::Q_STAGES);
     }
 
@@ -505,7 +545,7 @@ template <class S>
 __global__ void __launch_bounds__(S::THREADS, 1)
     pass_kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,
                 const __grid_constant__ CUtensorMap v, const __grid_constant__ CUtensorMap y,
-                const __grid_constant__ pass_job j)
+                const __grid_constant__ pass_job j, const __grid_constant__ struct problem p)
 {
     KERNEL_SHARED(unsigned char, raw);
     pass_shared<S> sm(raw);
@@ -539,7 +579,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
             pass_produce_ranges<S>(sm, j);
     } else {
         registers_more<S::MANY>();
-        pass_consumer<S>(sm, j, group).run(&y);
+        pass_consumer<S>(sm, j, p, group).run(&y);
     }
 }
 
@@ -606,7 +646,6 @@ bool pass_job_of(const struct problem &p, int multiprocessors, struct pass_job *
     j->unscale = 1 / p.scale;
     j->mask = p.mask;
     j->spans = p.spans;
-    j->to = p.to;
     j->mask_bool = p.mask_bool;
     j->mask_n = p.mask_n;
     j->mask_h = p.mask_h;
@@ -646,7 +685,7 @@ cudaError_t pass_launch_of(const struct kernel_call *call, const struct problem 
             return code;
     }
     return hopper_launch(pass_kernel<S>, (unsigned)min(multiprocessors, job.items), 1, S::THREADS,
-                         S::SHARED, call, map[0], map[1], map[2], map[3], job);
+                         S::SHARED, call, map[0], map[1], map[2], map[3], job, p);
 }
 
 /* --- the table --- */

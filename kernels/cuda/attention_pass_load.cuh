@@ -25,7 +25,6 @@ struct pass_job {
     float unscale;   /* 1 / the scale itself */
     const void *mask;
     const int32_t *spans; /* [sq][2] */
-    bytes_side to;        /* y in 8 bits, or its step is 0 */
     int64_t mask_n, mask_h, mask_q, mask_batches;
     int mask_k; /* 0 or 1 */
 };
@@ -50,9 +49,9 @@ struct pass_shape {
     static constexpr int BARRIERS = (SPANS ? 3 : 2) * Q_STAGES + 4 * STAGES;
     /* those of a tile's queries, of each warpgroup's, and of all */
     static constexpr int RANGES = SPANS ? TILE + GROUPS + 1 : 0;
-    static constexpr int SHARED = HOPPER_ALIGN +
-                                  Q_STAGES * (Q + RANGES * (int)sizeof(struct span)) +
-                                  2 * STAGES * K + GROUPS * Y + BARRIERS * 8;
+    static constexpr int SHARED =
+        HOPPER_ALIGN + Q_STAGES * (Q + RANGES * (int)sizeof(struct span)) + 2 * STAGES * K +
+        GROUPS * Y + BARRIERS * 8 + (SPANS ? GROUPS * 8 * (int)sizeof(uint32_t) : 0);
     static constexpr int THREADS = (GROUPS + 1) * HOPPER_WARPGROUP;
     static constexpr int MANY = GROUPS == 3                                 ? 160
                                 : BLOCK > 208 || (COLUMNS == 128 && !SPANS) ? 240
@@ -75,6 +74,7 @@ template <class S> struct pass_shared {
     unsigned char *q, *k, *v, *y;
     struct span *ranges; /* S::RANGES a stage of queries */
     uint64_t *q_full, *q_empty, *k_full, *k_empty, *v_full, *v_empty, *r_full;
+    uint32_t *broken; /* of spans, two words a consumer's warp: lanes that have rows not finite */
     __device__ explicit pass_shared(unsigned char *raw)
     {
         q = shared_kept(raw);
@@ -89,6 +89,7 @@ template <class S> struct pass_shared {
         v_full = k_empty + S::STAGES;
         v_empty = v_full + S::STAGES;
         r_full = v_empty + S::STAGES;
+        broken = reinterpret_cast<uint32_t *>(r_full + (S::SPANS ? S::Q_STAGES : 0));
     }
 };
 

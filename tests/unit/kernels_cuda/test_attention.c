@@ -19,6 +19,7 @@ struct attention_case {
     bool spans;
     enum dtype to; /* y in 8 bits; NONE: as the others */
     bool zeros;    /* the mask hides nothing */
+    bool infinite; /* a value is, and a key is NaN */
 };
 
 static void case_text(const struct attention_case *c, int variant, char *out, size_t size)
@@ -108,8 +109,9 @@ static bool takes(const struct attention_case *c, int variant)
     if (c->dtype == DTYPE_F32 || variant > KERNEL_ATTENTION_PARTS ||
         (wide && (c->d > 128 || c->e > 128)))
         return false;
-    return c->sq > idle[variant] &&
-           (variant != KERNEL_ATTENTION_PARTS || (c->sk > 64 && !c->spans));
+    if (c->spans && (variant == KERNEL_ATTENTION_SPLIT || variant == KERNEL_ATTENTION_PARTS))
+        return false;
+    return c->sq > idle[variant] && (variant != KERNEL_ATTENTION_PARTS || c->sk > 64);
 }
 
 #define STEP 0.0078125 /* of y in 8 bits, so that the numbers' last bits do not matter */
@@ -211,6 +213,12 @@ static void check_case(const struct attention_case *c)
     struct array q = operand_new(c, c->sq, all, c->d), k = operand_new(c, c->sk, c->kv_heads, c->d);
     struct array v = operand_new(c, c->sk, c->kv_heads, c->e), mask = mask_new(c);
     struct array y = ARRAY(c->dtype, NULL, c->n, c->sq, c->heads * c->e);
+    if (c->infinite) {
+        array_values(&v)[c->sk / 3 * v.view.stride[1] + 5] = -INFINITY;
+        array_values(&v)[c->sk / 2 * v.view.stride[1] + 1] = NAN;
+        array_values(&k)[c->sk / 4 * k.view.stride[1] + 2] = NAN;
+        array_store(&v), array_store(&k);
+    }
     struct ref_attention how = {.heads = c->heads,
                                 .kv_heads = c->kv_heads,
                                 .scale = 0.7,
@@ -316,6 +324,22 @@ static void test_spans(void **state)
         {DTYPE_F16, 1, 1, 1, 900, 900, 64, 64, .packed = true, .spans = true},
         {DTYPE_BF16, 1, 2, 1, 700, 700, 128, 128, .spans = true},
         {DTYPE_F16, 1, 1, 1, 500, 500, 96, 80, .causal = true, .spans = true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        check_case(&cases[i]);
+}
+
+/* What is infinite or NaN in one sequence is not seen by others. */
+static void test_spans_not_finite(void **state)
+{
+    (void)state;
+    static const struct attention_case cases[] = {
+        {DTYPE_F16, 1, 2, 2, 200, 200, 64, 64, .spans = true, .infinite = true},
+        {DTYPE_BF16, 1, 2, 1, 150, 150, 32, 32, .spans = true, .infinite = true},
+        {DTYPE_F16, 1, 1, 1, 300, 300, 128, 128, .spans = true, .infinite = true},
+        {DTYPE_F16, 1, 1, 1, 180, 180, 80, 80, .spans = true, .infinite = true},
+        {DTYPE_F16, 1, 1, 1, 60, 60, 200, 200, .spans = true, .infinite = true},
+        {DTYPE_F32, 1, 3, 3, 100, 100, 16, 16, .spans = true, .infinite = true},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         check_case(&cases[i]);
@@ -451,9 +475,13 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),  cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_pass),    cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_pass),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_spans_not_finite),
         cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
