@@ -356,6 +356,35 @@ __device__ __forceinline__ uint32_t low_bits(int n)
     return n <= 0 ? 0 : n >= 32 ? UINT32_MAX : (1u << n) - 1;
 }
 
+/* Keys that are not seen, or not there, get -inf: those behind a row's last one. */
+template <class S>
+__device__ __forceinline__ void pass_hide(const pass_seen &seen, float (&s)[S::SCORES])
+{
+    int q = (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < S::SCORES; i++)
+        if (i / 4 * 8 + q + i % 2 > seen.last[i / 2 % 2])
+            s[i] = -INFINITY;
+}
+
+/* The same for a block from key0 on, of which a row may see a part in the middle. */
+template <class S>
+__device__ __forceinline__ void pass_hide_by_bits(const pass_seen &seen, int key0,
+                                                  float (&s)[S::SCORES])
+{
+    uint32_t there[2]; /* a bit for each key of a row */
+#pragma unroll
+    for (int up = 0; up < 2; up++) {
+        there[up] = low_bits(pass_keys_below(seen.last[up] + 1 - key0));
+        if (S::SPANS)
+            there[up] &= ~low_bits(pass_keys_below(seen.first[up] - key0));
+    }
+#pragma unroll
+    for (int i = 0; i < S::SCORES; i++)
+        if (!(there[i / 2 % 2] >> (i / 4 * 2 + i % 2) & 1))
+            s[i] = -INFINITY;
+}
+
 /* Scores with their mask; where S::RAW is not, in units of log2. Keys that are not seen, or not
  * there, have -inf. */
 template <class S>
@@ -387,25 +416,10 @@ __device__ __forceinline__ void pass_mask_scores(
                           : !j.causal && (S::MASK_ROWS > 0 || key0 + S::BLOCK <= j.sk);
     if (whole)
         return;
-    if (!S::ONLINE) {
-        int q = (int)threadIdx.x % 4 * 2;
-#pragma unroll
-        for (int i = 0; i < S::SCORES; i++)
-            if (i / 4 * 8 + q + i % 2 > seen.last[i / 2 % 2])
-                s[i] = -INFINITY;
-        return;
-    }
-    uint32_t there[2]; /* a bit for each key of a row */
-#pragma unroll
-    for (int up = 0; up < 2; up++) {
-        there[up] = low_bits(pass_keys_below(seen.last[up] + 1 - key0));
-        if (S::SPANS)
-            there[up] &= ~low_bits(pass_keys_below(seen.first[up] - key0));
-    }
-#pragma unroll
-    for (int i = 0; i < S::SCORES; i++)
-        if (!(there[i / 2 % 2] >> (i / 4 * 2 + i % 2) & 1))
-            s[i] = -INFINITY;
+    if constexpr (S::ONLINE)
+        pass_hide_by_bits<S>(seen, key0, s);
+    else
+        pass_hide<S>(seen, s);
 }
 
 } // namespace attention
