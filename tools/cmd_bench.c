@@ -484,12 +484,14 @@ static enum status draw_sequences(struct bench *b, struct error *err)
     const struct engine_ragged *ragged = engine_describe(b->model.engine)->ragged;
     uint32_t least = 0, most = 0;
     uint64_t seed = 1;
-    if (!ragged || !parse_lengths(b->args->lengths, &least, &most) || most > ragged->max_length)
+    if (!ragged)
         return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "--lengths '%.32s': the form is A..B, the tokens of sequences of a ragged "
-                         "plan; this one %s %lld",
-                         b->args->lengths, ragged ? "takes up to" : "is not ragged:",
-                         (long long)(ragged ? ragged->max_length : 0));
+                         "--lengths is for ragged plans, and this one is not ragged");
+    if (!parse_lengths(b->args->lengths, &least, &most) || most > ragged->max_length)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "--lengths '%.32s': the form is A..B, the tokens that sequences have; the "
+                         "plan takes up to %lld",
+                         b->args->lengths, (long long)ragged->max_length);
     b->requests = calloc(b->batch, sizeof(*b->requests));
     if (!b->requests)
         return error_no_memory(err, "%u sequences", b->batch);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* See ranged.h. */
 #include "engine/build/ranged.h"
 
 #include <stdlib.h>

@@ -89,6 +89,18 @@ __device__ __forceinline__ struct span span_join(struct span a, struct span b)
     return {min(a.begin, b.begin), max(a.end, b.end)};
 }
 
+/* The same of what all lanes of a warp have. */
+__device__ __forceinline__ struct span span_join_warp(struct span all)
+{
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        struct span other = {__shfl_xor_sync(0xffffffffu, all.begin, step),
+                             __shfl_xor_sync(0xffffffffu, all.end, step)};
+        all = span_join(all, other);
+    }
+    return all;
+}
+
 /* --- sequences apart --- */
 
 /* Products on tensor cores meet the values of neighbouring sequences with weights of 0, and an

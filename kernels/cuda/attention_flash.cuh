@@ -133,13 +133,7 @@ __device__ __forceinline__ struct span spans_of(const struct problem &p, int fir
     struct span all = {0, 0};
     for (int row = first + (int)threadIdx.x % 32; row < min(first + n, p.rows); row += 32)
         all = span_join(all, span_of(p, place_of(p, row).i));
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        struct span other = {__shfl_xor_sync(0xffffffff, all.begin, step),
-                             __shfl_xor_sync(0xffffffff, all.end, step)};
-        all = span_join(all, other);
-    }
-    return all;
+    return span_join_warp(all);
 }
 
 /* --- a warp's step --- */

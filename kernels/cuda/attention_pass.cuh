@@ -15,7 +15,7 @@
  *
  * Rings: queries, keys and values, the last two with mbarriers of their own, so that products begin
  * before the values are there, and keys make room before values. An item is one or more tiles of a
- * head (or pair); blocks walk items grid by grid. Scores are in units of log2.
+ * head (or pair); blocks walk items grid by grid.
  */
 #ifndef INFERD_KERNELS_CUDA_ATTENTION_PASS_CUH
 #define INFERD_KERNELS_CUDA_ATTENTION_PASS_CUH
@@ -576,7 +576,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
             pass_produce<S>(sm, &q, &k, &v, j);
         }
         if (S::SPANS && (int)threadIdx.x / 32 == S::GROUPS * HOPPER_WARPGROUP / 32 + 1)
-            pass_produce_ranges<S>(sm, j);
+            pass_produce_ranges<S>(sm, j, p);
     } else {
         registers_more<S::MANY>();
         pass_consumer<S>(sm, j, p, group).run(&y);
@@ -621,15 +621,14 @@ template <class S> void pass_cut(int heads, int multiprocessors, struct pass_job
     }
 }
 
-/* False: sizes beyond what the kernel counts in. */
+/* False: sizes beyond what the kernel counts in, or a scale that masks cannot be divided by. */
 template <class S>
 bool pass_job_of(const struct problem &p, int multiprocessors, struct pass_job *j)
 {
     int64_t total = p.batch * p.heads, heads = S::PAIR ? kernel_ceil_div(total, 2) : total;
     int64_t tiles = kernel_ceil_div(p.sq, S::TILE);
     if ((p.mask && p.mask_k != 0 && p.mask_k != 1) || heads * tiles > INT32_MAX / 4 ||
-        p.sk > INT32_MAX / 4 || p.sq > INT32_MAX / 4 || !(p.scale > 1e-6f) ||
-        (uintptr_t)p.spans % 8 != 0)
+        p.sk > INT32_MAX / 4 || p.sq > INT32_MAX / 4 || !(p.scale > 1e-6f))
         return false;
     *j = {};
     j->heads = p.heads;
@@ -645,7 +644,6 @@ bool pass_job_of(const struct problem &p, int multiprocessors, struct pass_job *
     j->scale = p.scale * LOG2_E;
     j->unscale = 1 / p.scale;
     j->mask = p.mask;
-    j->spans = p.spans;
     j->mask_bool = p.mask_bool;
     j->mask_n = p.mask_n;
     j->mask_h = p.mask_h;

@@ -24,7 +24,6 @@ struct pass_job {
     float scale;     /* times log2(e) */
     float unscale;   /* 1 / the scale itself */
     const void *mask;
-    const int32_t *spans; /* [sq][2] */
     int64_t mask_n, mask_h, mask_q, mask_batches;
     int mask_k; /* 0 or 1 */
 };
@@ -166,35 +165,23 @@ __device__ __forceinline__ void pass_load_queries(const pass_job &j, unsigned ch
 
 /* By a warp: the ranges of the tile's queries, of each warpgroup's, and of all. */
 template <class S>
-__device__ __forceinline__ void pass_put_ranges(const pass_job &j, struct span *to, int tile)
+__device__ __forceinline__ void pass_put_ranges(const struct problem &p, struct span *to, int tile)
 {
     int lane = (int)threadIdx.x % 32;
     struct span all = {0, 0};
 #pragma unroll 1
     for (int group = 0; group < S::GROUPS; group++) {
-        struct span both = {0, 0};
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            int at = group * PASS_QUERIES + 2 * lane + i, query = tile * S::TILE + at;
-            struct span own = {0, 0};
-            if (query < j.sq) {
-                int2 raw = __ldg(reinterpret_cast<const int2 *>(j.spans) + query);
-                own = {max(raw.x, 0), min(raw.y, j.causal ? min(j.sk, query + 1) : j.sk)};
-            }
-            if (own.begin >= own.end)
-                own = {0, 0};
-            to[at] = own;
-            both = span_join(both, own);
+        struct span together = {0, 0};
+#pragma unroll 1
+        for (int at = group * PASS_QUERIES + lane; at < (group + 1) * PASS_QUERIES; at += 32) {
+            int query = tile * S::TILE + at;
+            to[at] = query < p.sq ? span_of(p, query) : span{0, 0};
+            together = span_join(together, to[at]);
         }
-#pragma unroll
-        for (int step = 16; step > 0; step /= 2) {
-            struct span other = {__shfl_xor_sync(0xffffffffu, both.begin, step),
-                                 __shfl_xor_sync(0xffffffffu, both.end, step)};
-            both = span_join(both, other);
-        }
+        together = span_join_warp(together);
         if (lane == 0)
-            to[S::TILE + group] = both;
-        all = span_join(all, both);
+            to[S::TILE + group] = together;
+        all = span_join(all, together);
     }
     if (lane == 0)
         to[S::TILE + S::GROUPS] = all;
@@ -203,7 +190,8 @@ __device__ __forceinline__ void pass_put_ranges(const pass_job &j, struct span *
 
 /* By a warp, for the tiles of the block; it is ahead of the thread that loads. */
 template <class S>
-__device__ __forceinline__ void pass_produce_ranges(const pass_shared<S> &sm, const pass_job &j)
+__device__ __forceinline__ void pass_produce_ranges(const pass_shared<S> &sm, const pass_job &j,
+                                                    const struct problem &p)
 {
     hopper_turn t = {0, 0};
     for (int at = (int)blockIdx.x; at < j.items; at += (int)gridDim.x) {
@@ -211,7 +199,7 @@ __device__ __forceinline__ void pass_produce_ranges(const pass_shared<S> &sm, co
         for (int tile = it.first; tile < it.last; tile++) {
             mbarrier_wait(sm.q_empty + t.at, t.parity ^ 1);
             __syncwarp();
-            pass_put_ranges<S>(j, sm.ranges + t.at * S::RANGES, tile);
+            pass_put_ranges<S>(p, sm.ranges + t.at * S::RANGES, tile);
             if (threadIdx.x % 32 == 0)
                 mbarrier_arrive(sm.r_full + t.at);
             t.next(S::Q_STAGES);
