@@ -155,10 +155,10 @@ template <bool F8>
 __device__ __forceinline__ uint16_t pass_bytes(const bytes_side &to, float a, float b)
 {
     if constexpr (F8) {
-        bytes_side plain = to; /* numbers as they are */
-        plain.step = 0;
+        uint16_t word;
         const float pair[2] = {a, b};
-        return side_byte_pair(plain, pair);
+        side_floats<2>(bytes_side{&word, DTYPE_F8, 0, 0, 0}, 0, pair); /* as they are: step 0 */
+        return word;
     }
     const float least = to.type == DTYPE_I8 ? -128.0f : 0.0f, round = 12582912.0f; /* 1.5 2^23 */
     a = fminf(fmaxf(a + to.zero, least), least + 255.0f) + round;

@@ -181,16 +181,6 @@ __device__ __forceinline__ void side_store_byte(const bytes_side &s, int32_t at,
         side_write<int8_t, N>(s, at, v);
 }
 
-/* Two numbers as neighbours in a tensor of 8 bits. */
-__device__ __forceinline__ uint16_t side_byte_pair(const bytes_side &s, const float (&pair)[2])
-{
-    uint16_t word;
-    bytes_side one = s;
-    one.data = &word;
-    side_store_byte<2>(one, 0, pair);
-    return word;
-}
-
 template <int N>
 __device__ __forceinline__ void side_store(const bytes_side &s, int32_t at, const float (&v)[N])
 {
