@@ -5,6 +5,7 @@
  *
  *   backend.c  the table                       device.c  devices       memory.c  memory, arenas
  *   stream.c   streams, events, copies         graph.c   capture, ranges
+ *   counters.c what products count by in captured graphs
  *   shared.c   memory of other processes
  *   family.c   the table of families, and its dispatch        view.c    helpers for families
  *   dry.c      a device without hardware       module.c  the module's one symbol
@@ -48,11 +49,25 @@ struct cuda_device {
 struct backend_stream {
     struct cuda_device *device;
     cudaStream_t stream;
-    void *dnn_handle;   /* cudnnHandle_t of this stream, made on first use; see dnn.h */
-    bool capturing;     /* between capture_begin and capture_end */
-    cudaEvent_t half;   /* recorded half-way through what is being captured; NULL: not marked */
-    int32_t *bad_index; /* pinned; NULL until cuda_stream_flag is asked for it */
+    void *dnn_handle;       /* cudnnHandle_t of this stream, made on first use; see dnn.h */
+    bool capturing;         /* between capture_begin and capture_end */
+    cudaEvent_t half;       /* recorded half-way through what is being captured; NULL: not marked */
+    int32_t *bad_index;     /* pinned; NULL until cuda_stream_flag is asked for it */
+    char *counters;         /* NULL until cuda_counters_reserve is asked for them */
+    uint32_t counters_used; /* in what is being captured */
 };
+
+/* --- counters.c --- */
+
+enum { CUDA_COUNTER_BYTES = 256 };
+
+/* Makes counters for the stream, if `bytes` of workspace are so few that they are one. Called as an
+ * op is prepared, because nothing can be allocated within a capture. Without memory for them
+ * cuda_counter gives none. */
+void cuda_counters_reserve(struct backend_stream *stream, uint64_t bytes);
+/* The workspace of one product that asks for `bytes`: a counter of its own within a capture if it
+ * is so small, else `workspace`. */
+void *cuda_counter(struct backend_stream *stream, uint64_t bytes, void *workspace);
 
 /* Every prepared op starts with this. */
 struct backend_op {

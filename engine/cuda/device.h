@@ -79,6 +79,11 @@ enum status cuda_event_elapsed(struct backend_event *from, struct backend_event 
 enum status cuda_copy(struct backend_stream *stream, enum copy_direction direction,
                       const struct backend_copy *copies, uint32_t n, struct error *err);
 
+/* --- counters.c --- */
+/* Clears at once what nodes of a captured graph clear one by one. */
+cudaError_t cuda_counters_settle(const struct backend_stream *stream, cudaGraph_t graph);
+void cuda_counters_free(struct backend_stream *stream);
+
 /* --- graph.c --- */
 enum status cuda_capture_half(struct backend_stream *stream, struct error *err);
 enum status cuda_capture_begin(struct backend_stream *stream, struct error *err);

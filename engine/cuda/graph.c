@@ -29,6 +29,7 @@ enum status cuda_capture_begin(struct backend_stream *stream, struct error *err)
     TRY(cuda_enter(stream->device, err));
     cudaError_t code = cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeThreadLocal);
     stream->capturing = code == cudaSuccess;
+    stream->counters_used = 0;
     return code ? cuda_error(err, code, "cudaStreamBeginCapture") : STATUS_OK;
 }
 
@@ -72,6 +73,10 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
     struct backend_graph *graph = calloc(1, sizeof(*graph));
     /* This ends the capture, whatever failed before. */
     cudaError_t code = cudaStreamEndCapture(stream->stream, &captured);
+    if (!code && graph) {
+        what = "clearing a graph's counters";
+        code = cuda_counters_settle(stream, captured);
+    }
     if (!code && graph)
         code = instantiate(captured, stream->stream, &graph->exec, &what);
     if (captured)

@@ -434,8 +434,8 @@ static cublasStatus_t multiply(struct bytes_op *op, struct backend_stream *strea
         op->api->handle, op->desc.op,
         direct ? (const void *)(packed + op->places.scale) : (const void *)&one, packed, op->desc.a,
         inputs[0], op->desc.b, direct ? (const void *)&beta : (const void *)&none,
-        adds ? inputs[s->residual] : y, op->desc.y, y, op->desc.y, &op->blob.algo, workspace,
-        op->workspace, stream->stream);
+        adds ? inputs[s->residual] : y, op->desc.y, y, op->desc.y, &op->blob.algo,
+        cuda_counter(stream, op->workspace, workspace), op->workspace, stream->stream);
 }
 
 static enum status run_rest(struct bytes_op *op, struct backend_stream *stream, void *const *inputs,
@@ -498,6 +498,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     TRY(lt_version_check(op->api, op->blob.version, err));
     TRY(new_desc(op->api, &op->sums, (enum way)op->blob.way, &op->desc, err));
     TRY(check_algo(op, err));
+    cuda_counters_reserve(stream, op->workspace);
     *out = &STEAL(op)->base;
     return STATUS_OK;
 }

@@ -560,7 +560,8 @@ static cublasStatus_t multiply(struct f8_op *op, struct backend_stream *stream, 
         return code;
     return op->api->cublasLtMatmul(op->api->handle, op->desc.op, &alpha, inputs[1], op->desc.a,
                                    inputs[0], op->desc.b, &beta, add, op->desc.c, y, op->desc.y,
-                                   &op->blob.algo, workspace, op->workspace, stream->stream);
+                                   &op->blob.algo, cuda_counter(stream, op->workspace, workspace),
+                                   op->workspace, stream->stream);
 }
 
 static enum status run_rest(struct f8_op *op, struct backend_stream *stream, void *const *inputs,
@@ -625,6 +626,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     TRY(lt_version_check(op->api, op->blob.version, err));
     TRY(new_desc(op->api, &op->product, &op->desc, err));
     TRY(check_algo(op, err));
+    cuda_counters_reserve(stream, op->workspace);
     *out = &STEAL(op)->base;
     return STATUS_OK;
 }

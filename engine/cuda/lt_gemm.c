@@ -457,10 +457,10 @@ static cublasStatus_t launch_one(const struct lt_op *op, int64_t i, struct backe
     }
     char *to = (char *)outputs[0] + y * (int64_t)dtype_size(op->p.dtype);
     const void *add = beta == 0.0F ? to : at(inputs[op->epilogue.residual], y, op);
-    return op->api->cublasLtMatmul(op->api->handle, op->desc.op, &op->p.alpha, at(inputs[1], b, op),
-                                   op->desc.a, at(inputs[0], a, op), op->desc.b, &beta, add,
-                                   op->desc.y, to, op->desc.y, &op->blob.algo, workspace,
-                                   op->workspace, stream->stream);
+    return op->api->cublasLtMatmul(
+        op->api->handle, op->desc.op, &op->p.alpha, at(inputs[1], b, op), op->desc.a,
+        at(inputs[0], a, op), op->desc.b, &beta, add, op->desc.y, to, op->desc.y, &op->blob.algo,
+        cuda_counter(stream, op->workspace, workspace), op->workspace, stream->stream);
 }
 
 static enum status launch_rest(struct lt_op *op, struct backend_stream *stream, void *const *inputs,
@@ -520,6 +520,7 @@ enum status lt_gemm_prepare(const struct lt_kind *kind, struct backend_stream *s
     TRY(lt_blob_read(kind, graph, node, tactic, &op->blob, &op->p, err));
     TRY(lt_open(stream->device->lt, &op->api, err));
     TRY(make_op(op, graph, node, err));
+    cuda_counters_reserve(stream, op->workspace);
     *out = &STEAL(op)->base;
     return STATUS_OK;
 }

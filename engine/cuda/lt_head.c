@@ -519,7 +519,7 @@ static void op_cleanup(struct head_op **at)
         free_op(&(*at)->base);
 }
 
-static cublasStatus_t multiply(const struct head_op *op, int64_t i, cudaStream_t stream,
+static cublasStatus_t multiply(const struct head_op *op, int64_t i, struct backend_stream *stream,
                                void *const *inputs, void *y, void *workspace)
 {
     const struct head *h = &op->head;
@@ -538,8 +538,9 @@ static cublasStatus_t multiply(const struct head_op *op, int64_t i, cudaStream_t
             return code;
     }
     return op->api->cublasLtMatmul(op->api->handle, d->op, &h->alpha, w, d->a, x, d->b, &none, to,
-                                   d->y, to, d->y, &op->blob.algo, workspace, op->workspace,
-                                   stream);
+                                   d->y, to, d->y, &op->blob.algo,
+                                   cuda_counter(stream, op->workspace, workspace), op->workspace,
+                                   stream->stream);
 }
 
 static cudaError_t launch_rest(struct head_op *op, struct backend_stream *stream,
@@ -575,8 +576,7 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     int64_t products = op->blob.way == DIRECT ? classes_of(&op->head) : 1;
     cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
     for (int64_t i = 0; i < products && code == CUBLAS_STATUS_SUCCESS; i++)
-        code = multiply(op, i, stream->stream, inputs, y,
-                        op->workspace ? aligned + op->sums_bytes : NULL);
+        code = multiply(op, i, stream, inputs, y, op->workspace ? aligned + op->sums_bytes : NULL);
     if (code != CUBLAS_STATUS_SUCCESS)
         return lt_error(op->api, code, "cublasLtMatmul", err);
     cudaError_t rest = launch_rest(op, stream, inputs, outputs, aligned);
@@ -625,6 +625,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     TRY(lt_open(stream->device->lt, &op->api, err));
     TRY(lt_version_check(op->api, op->blob.version, err));
     TRY(make_products(op, err));
+    cuda_counters_reserve(stream, op->workspace);
     *out = &STEAL(op)->base;
     return STATUS_OK;
 }

@@ -58,6 +58,7 @@ void cuda_stream_free(struct backend_stream *stream)
     if (stream->half) /* of a capture that could not be ended */
         cudaEventDestroy(stream->half);
     cudaFreeHost(stream->bad_index);
+    cuda_counters_free(stream);
     cudaGetLastError();
     free(stream);
 }
