@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Compiling candidates. They are independent of each other and slow to compile, so all cores take
- * part; the caller's thread is one of the workers. Jobs are taken in their order.
+ * part; the caller's thread is one of the workers, after whatever it does meanwhile. Jobs are taken
+ * in their order.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@ enum {
     SLOW_NS = 10 * 1000 * 1000, /* precompiled kernels take less */
 };
 
-struct pool {
+struct tune_compiling {
+    struct tune_table *table;
     const struct tune_options *options;
     struct tune_job *jobs;
     uint32_t n;
@@ -29,9 +31,11 @@ struct pool {
     struct tune_effort effort;
     enum status status; /* the first error that ends everything */
     struct error err;
+    pthread_t threads[THREADS_MAX]; /* the caller's alone */
+    uint32_t started;
 };
 
-static bool take(struct pool *p, struct tune_job **job)
+static bool take(struct tune_compiling *p, struct tune_job **job)
 {
     pthread_mutex_lock(&p->lock);
     bool more = !p->status && p->next < p->n && (!p->deadline || clock_now_ns() < p->deadline);
@@ -54,8 +58,8 @@ static enum status compile_one(const struct tune_job *job, struct error *err)
     return status;
 }
 
-static uint32_t finish(struct pool *p, struct tune_job *job, enum status status, uint64_t ns,
-                       const struct error *err)
+static uint32_t finish(struct tune_compiling *p, struct tune_job *job, enum status status,
+                       uint64_t ns, const struct error *err)
 {
     if (status) {
         job->option->ns = TUNE_NEVER;
@@ -77,7 +81,7 @@ static uint32_t finish(struct pool *p, struct tune_job *job, enum status status,
 
 static void *work(void *user)
 {
-    struct pool *p = user;
+    struct tune_compiling *p = user;
     struct tune_job *job;
     while (take(p, &job)) {
         struct error err = {0};
@@ -89,7 +93,7 @@ static void *work(void *user)
 }
 
 /* The same on the caller's thread, which alone may tell of progress. */
-static void work_here(struct pool *p)
+static void work_here(struct tune_compiling *p)
 {
     const struct tune_options *o = p->options;
     struct tune_job *job;
@@ -111,35 +115,66 @@ static bool any_compiles(const struct tune_job *jobs, uint32_t n)
     return false;
 }
 
+/* `meanwhile`: the caller comes later. If fewer threads start, this only takes longer. */
+static void start(struct tune_compiling *p, bool meanwhile)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t most = (uint32_t)MIN(MAX(cores, 1), THREADS_MAX);
+    uint32_t wanted = meanwhile ? MIN(most - 1, p->n) : MIN(most, p->n) - (p->n > 0);
+    while (p->started < wanted && !pthread_create(&p->threads[p->started], NULL, work, p))
+        p->started++;
+}
+
+static enum status begin(struct tune_table *table, struct tune_job *jobs, uint32_t n,
+                         uint64_t budget_ns, bool meanwhile, struct tune_compiling **out,
+                         struct error *err)
+{
+    struct tune_compiling *p = calloc(1, sizeof(*p));
+    if (!p)
+        return error_no_memory(err, "the tuner");
+    p->table = table;
+    p->options = tune_table_options(table);
+    p->jobs = jobs;
+    p->n = n;
+    p->deadline = budget_ns ? clock_now_ns() + budget_ns : 0;
+    pthread_mutex_init(&p->lock, NULL);
+    if (any_compiles(jobs, n))
+        start(p, meanwhile);
+    *out = p;
+    return STATUS_OK;
+}
+
+enum status tune_compile_begin(struct tune_table *table, struct tune_job *jobs, uint32_t n,
+                               uint64_t budget_ns, struct tune_compiling **out, struct error *err)
+{
+    return begin(table, jobs, n, budget_ns, true, out, err);
+}
+
+enum status tune_compile_end(struct tune_compiling *p, struct error *err)
+{
+    if (any_compiles(p->jobs, p->n))
+        work_here(p);
+    else
+        for (uint32_t i = 0; i < p->n; i++)
+            p->jobs[i].option->compiled = true;
+    for (uint32_t i = 0; i < p->started; i++)
+        pthread_join(p->threads[i], NULL);
+    pthread_mutex_destroy(&p->lock);
+    p->effort.compiled = p->finished;
+    tune_effort_add(&tune_table_report(p->table)->effort, &p->effort);
+    enum status status = p->status;
+    if (status && err)
+        *err = p->err;
+    free(p);
+    return status;
+}
+
 enum status tune_compile(struct tune_table *table, struct tune_job *jobs, uint32_t n,
                          uint64_t budget_ns, struct error *err)
 {
-    pthread_t threads[THREADS_MAX];
-    uint32_t started = 0;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (!any_compiles(jobs, n)) {
-        for (uint32_t i = 0; i < n; i++)
-            jobs[i].option->compiled = true;
-        return STATUS_OK;
-    }
-    struct pool pool = {.options = tune_table_options(table),
-                        .jobs = jobs,
-                        .n = n,
-                        .lock = PTHREAD_MUTEX_INITIALIZER};
-    pool.deadline = budget_ns ? clock_now_ns() + budget_ns : 0;
-    uint32_t wanted = (uint32_t)MIN(MAX(cores, 1), THREADS_MAX);
-    wanted = MIN(wanted, n);
-    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, &pool))
-        started++;
-    work_here(&pool); /* if fewer threads have started, this only takes longer */
-    for (uint32_t i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
-    pthread_mutex_destroy(&pool.lock);
-    pool.effort.compiled = pool.finished;
-    tune_effort_add(&tune_table_report(table)->effort, &pool.effort);
-    if (pool.status && err)
-        *err = pool.err;
-    return pool.status;
+    struct tune_compiling *p;
+    TRY(begin(table, jobs, n, budget_ns, false, &p, err));
+    return tune_compile_end(p, err);
 }
 
 /* --- what was chosen --- */

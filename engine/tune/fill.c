@@ -4,7 +4,8 @@
  *
  * Candidates that a backend compiles are compiled first, on all cores, the best guesses of all
  * nodes before the second best; then the device runs them one at a time. Compiling takes most of
- * the time, so some candidates wait for what others show (wave.c), and candidates that were slow at
+ * the time, so the device runs what is there while candidates of a kin, which take long to compile,
+ * are compiled; some of these wait for what others show (wave.c), and candidates that were slow at
  * the sizes beside are not compiled (history.c). Candidates that are not begun when the time is up
  * are given up, and the cache remembers that: a build with the same cache comes to the same plan.
  *
@@ -213,18 +214,21 @@ static int by_part(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-/* The wave's candidates, the best guesses of all nodes before the second best. */
-static uint32_t list_wave(struct tune_table *t, uint32_t wave, struct tune_job *jobs)
+/* The wave's candidates of a kin, or the others, the best guesses of all nodes before the second
+ * best. */
+static uint32_t list_wave(struct tune_table *t, uint32_t wave, bool kin, struct tune_job *jobs)
 {
     uint32_t n = 0, most = 0;
     for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
         most = MAX(most, e->n);
     for (uint32_t rank = 0; rank < most; rank++)
-        for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
-            if (rank < e->n && e->options[rank].wave == wave && is_open(e, &e->options[rank])) {
-                jobs[n] = (struct tune_job){.entry = e, .option = &e->options[rank], .number = n};
-                n++;
-            }
+        for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
+            struct tune_option *o = rank < e->n ? &e->options[rank] : NULL;
+            if (!o || o->wave != wave || (o->tactic->kin != 0) != kin || !is_open(e, o))
+                continue;
+            jobs[n] = (struct tune_job){.entry = e, .option = o, .number = n};
+            n++;
+        }
     if (wave && n)
         qsort(jobs, n, sizeof(*jobs), by_part);
     return n;
@@ -240,20 +244,10 @@ static uint64_t budget(struct tune_table *t)
     return used < most ? most - used : 1;
 }
 
-static enum status compile_wave(struct tune_table *t, uint32_t wave, struct error *err)
+/* Tells of the jobs that did not come to their end, and remembers that. */
+static enum status note_jobs(struct tune_table *t, struct tune_job *jobs, uint32_t n,
+                             struct error *err)
 {
-    CLEANUP(cleanup_free) struct tune_job *jobs = NULL;
-    uint64_t whole = wave ? tune_wave_whole(t) : 0;
-    uint32_t total = 0;
-    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
-        prune_wave(t, e, wave, whole);
-        total += e->n;
-    }
-    jobs = calloc((size_t)total + 1, sizeof(*jobs));
-    if (!jobs)
-        return error_no_memory(err, "the tuner");
-    uint32_t n = list_wave(t, wave, jobs);
-    TRY(tune_compile(t, jobs, n, budget(t), err));
     for (uint32_t i = 0; i < n; i++) {
         struct tune_option *o = jobs[i].option;
         if (o->compiled)
@@ -335,12 +329,12 @@ static enum status keep(struct tune_table *t, const struct tune_entry *e, struct
     return STATUS_OK;
 }
 
-/* Times the wave's candidates. */
-static enum status time_wave(struct tune_table *t, struct tune_entry *e, uint32_t wave,
+/* Times the wave's candidates of a kin, or the others. */
+static enum status time_wave(struct tune_table *t, struct tune_entry *e, uint32_t wave, bool kin,
                              struct error *err)
 {
     for (uint32_t i = 0; i < e->n; i++) {
-        if (e->options[i].wave != wave)
+        if (e->options[i].wave != wave || (e->options[i].tactic->kin != 0) != kin)
             continue;
         if (is_open(e, &e->options[i])) {
             tune_table_report(t)->timed++;
@@ -358,7 +352,8 @@ static enum status fill_options(struct tune_table *t, struct tune_entry *e, stru
     look_up(t, e);
     for (uint32_t wave = 0; wave <= tune_wave_last(e); wave++) {
         prune_wave(t, e, wave, 0);
-        TRY(time_wave(t, e, wave, err));
+        TRY(time_wave(t, e, wave, false, err));
+        TRY(time_wave(t, e, wave, true, err));
     }
     e->filled = true;
     return STATUS_OK;
@@ -438,7 +433,7 @@ static enum status time_again(struct tune_table *t, struct tune_entry *e, struct
 {
     uint64_t best = tune_best(e);
     for (uint32_t i = 0; i < e->n && e->n > 1; i++)
-        if (e->options[i].ran && e->options[i].ns / 4 <= best / 3)
+        if (e->options[i].ran && e->options[i].rounds == 1 && e->options[i].ns / 4 <= best / 3)
             TRY(run_again(t, e, &e->options[i], err));
     return STATUS_OK;
 }
@@ -452,20 +447,59 @@ static uint64_t spent(struct tune_table *t)
     return ns;
 }
 
+/* What the device runs while candidates of a kin are compiled: the wave's others, or in a later
+ * wave, which has none, a second round of what came close to the best. */
+static enum status run_meanwhile(struct tune_table *t, uint32_t wave, struct error *err)
+{
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+        TRY(wave ? time_again(t, e, err) : time_wave(t, e, wave, false, err));
+    return STATUS_OK;
+}
+
+/* `jobs` has room for all options. */
+static enum status fill_wave(struct tune_table *t, uint32_t wave, struct tune_job *jobs,
+                             uint64_t *since, struct error *err)
+{
+    struct tune_report *report = tune_table_report(t);
+    struct tune_compiling *compiling;
+    uint32_t n = list_wave(t, wave, false, jobs);
+    TRY(tune_compile(t, jobs, n, budget(t), err));
+    TRY(note_jobs(t, jobs, n, err));
+    n = list_wave(t, wave, true, jobs);
+    TRY(tune_compile_begin(t, jobs, n, budget(t), &compiling, err));
+    tune_phase_end(report, TUNE_COMPILE, since);
+    enum status status = wave && n == 0 ? STATUS_OK : run_meanwhile(t, wave, err);
+    tune_phase_end(report, TUNE_TIME, since);
+    enum status ended = tune_compile_end(compiling, status ? NULL : err);
+    tune_phase_end(report, TUNE_COMPILE, since);
+    if (status || ended)
+        return status ? status : ended;
+    TRY(note_jobs(t, jobs, n, err));
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
+        TRY(wave ? time_wave(t, e, wave, false, err) : STATUS_OK);
+        TRY(time_wave(t, e, wave, true, err));
+    }
+    tune_phase_end(report, TUNE_TIME, since);
+    return STATUS_OK;
+}
+
 /* Compiles and times wave after wave. */
 static enum status fill_waves(struct tune_table *t, struct error *err)
 {
-    struct tune_report *report = tune_table_report(t);
     uint64_t since = clock_now_ns();
-    uint32_t last = 0;
-    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+    uint32_t last = 0, total = 0;
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
         last = MAX(last, tune_wave_last(e));
+        total += e->n;
+    }
+    CLEANUP(cleanup_free) struct tune_job *jobs = calloc((size_t)total + 1, sizeof(*jobs));
+    if (!jobs)
+        return error_no_memory(err, "the tuner");
     for (uint32_t wave = 0; wave <= last; wave++) {
-        TRY(compile_wave(t, wave, err));
-        tune_phase_end(report, TUNE_COMPILE, &since);
+        uint64_t whole = wave ? tune_wave_whole(t) : 0;
         for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
-            TRY(time_wave(t, e, wave, err));
-        tune_phase_end(report, TUNE_TIME, &since);
+            prune_wave(t, e, wave, whole);
+        TRY(fill_wave(t, wave, jobs, &since, err));
     }
     return STATUS_OK;
 }

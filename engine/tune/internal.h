@@ -239,6 +239,12 @@ struct tune_job {
  * limit) no further job is begun. An error is one of memory or of the device. */
 enum status tune_compile(struct tune_table *table, struct tune_job *jobs, uint32_t n,
                          uint64_t budget_ns, struct error *err);
+/* The same while the caller does something else, that does not touch the jobs' options: other
+ * threads begin, and the end waits for them and lends a hand. What begins must end. */
+struct tune_compiling;
+enum status tune_compile_begin(struct tune_table *table, struct tune_job *jobs, uint32_t n,
+                               uint64_t budget_ns, struct tune_compiling **out, struct error *err);
+enum status tune_compile_end(struct tune_compiling *compiling, struct error *err);
 /* Gives the chosen options' tactics their code, from the cache or from the backend, in `arena`.
  * *again: some options did not work after all and are TUNE_NEVER now, so choose once more. */
 enum status tune_compile_chosen(struct tune_table *table, struct tune_job *jobs, uint32_t n,

@@ -26,7 +26,7 @@ enum {
     SAMPLES_MAX = 16,
     SAMPLE_NS = 50000, /* launches are repeated until a sample is at least this long */
     REPEATS_MAX = 64,
-    GRAPH_NS = 150000, /* the same for a graph, which is longer so that its start does not count */
+    GRAPH_NS = 100000, /* the same for a graph, which is longer so that its start does not count */
     GRAPH_REPEATS_MIN = 4,
     GRAPH_LAUNCH_NS = 12000, /* a lone launch may take this much longer than its kernel */
     GRAPH_SAMPLES_MAX = 8,
@@ -38,6 +38,7 @@ enum {
     GRAPH_HOPELESS_FACTOR = 3,
     GRAPH_LONG_NS = 100000, /* a launch of which says enough of its time to be SLOW */
     ROUGH_PART = 4,         /* as STEADY_PART, for a slow candidate */
+    GRAPH_BEHIND_PART = 8,  /* slower than the best by this part: two samples that agree do */
     CHUNK_NS = 1000000, /* samples run this long between two calls of longest_wait, which is slow */
     GATHERINGS = 3,
     GATHER_NS = 100000, /* threads that need not wait for processors gather in less */
@@ -261,6 +262,14 @@ static enum status capture(struct tune_bench *b, struct backend_op *op, uint32_t
     return status ? status : end_status;
 }
 
+/* Whether two samples of a graph say well enough that the candidate is not the best: the host has no
+ * part in them. */
+static bool is_behind(struct tune_bench *b, struct round *r, uint64_t best_ns)
+{
+    bool behind = best_ns && r->least - r->least / GRAPH_BEHIND_PART > best_ns;
+    return behind && agree(r, is_slow(r, best_ns) ? ROUGH_PART : STEADY_PART) && is_clean(b, r);
+}
+
 static enum status sample_graph(struct tune_bench *b, const struct work *work, uint64_t best_ns,
                                 struct tune_time *out, struct error *err)
 {
@@ -269,7 +278,8 @@ static enum status sample_graph(struct tune_bench *b, const struct work *work, u
     TRY(run(b, work, &ns, err)); /* uploads the graph */
     for (uint32_t i = 0; i < GRAPH_SAMPLES_MAX; i++) {
         TRY(sample(b, work, &r, err));
-        if (i + 1 >= SAMPLES_MIN && (enough(b, &r, best_ns) || r.spent > BUDGET_NS))
+        if ((i == 1 && is_behind(b, &r, best_ns)) ||
+            (i + 1 >= SAMPLES_MIN && (enough(b, &r, best_ns) || r.spent > BUDGET_NS)))
             break;
     }
     *out = end_round(b, &r, best_ns, false);

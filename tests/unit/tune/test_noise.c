@@ -39,7 +39,7 @@ static uint64_t bursts(uint64_t n, uint64_t ns)
 static uint64_t long_bursts(uint64_t n, uint64_t ns)
 {
     (void)ns;
-    return n % 4096 < 1500 ? 700000 : 0;
+    return n % 2700 < 1000 ? 700000 : 0;
 }
 
 /* Other work always takes time: from half as much as the launch to more than four times as much. */
