@@ -5,6 +5,7 @@
 #define INFERD_ENGINE_GUARD_INTERNAL_H
 
 #include "engine/guard/guard.h"
+#include "kernels/cpu/ref.h"
 
 /* --- values (value.c) --- */
 
@@ -18,6 +19,14 @@ bool value_store(const struct ir_graph *graph, const struct ir_tensor *tensor, c
                  void *to) MUST_USE;
 bool value_load(const struct ir_graph *graph, const struct ir_tensor *tensor, const void *from,
                 void *value) MUST_USE;
+
+enum { VALUE_PIECE = 1 << 16 }; /* elements that one thread takes at a time */
+/* Piece `piece` of the elements in their order, of so many (move.c). */
+struct tensor_view value_piece(const struct tensor_view *t, uint32_t piece);
+uint32_t value_pieces(const struct tensor_view *t);
+/* Between types and layouts (move.c): y is x. */
+void value_move(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
+                const struct tensor_view *y);
 
 /* A sum over the elements of some values. */
 struct value_error {
@@ -68,6 +77,13 @@ bool input_fill(const struct ir_graph *graph, uint32_t input, uint64_t seed, voi
 
 /* --- one layer (layer.c) --- */
 
+struct layer_memory {
+    void *at; /* of the device; NULL: none */
+    size_t size;
+};
+
+enum { LAYER_SPARES = 16 };
+
 /* A device with a stream, or one that is not open yet. */
 struct layer_machine {
     struct device *device;
@@ -75,6 +91,9 @@ struct layer_machine {
     struct backend_event *done;
     void *stored; /* pinned, for tensors on their way; it grows */
     size_t stored_size;
+    struct layer_memory spare[LAYER_SPARES];
+    uint32_t n_spare;
+    size_t spare_bytes;
 };
 void layer_machine_close(struct layer_machine *machine);
 

@@ -8,7 +8,10 @@
 #include "engine/guard/internal.h"
 #include "engine/tune/internal.h"
 
-enum { WIDE_MAX = 8 }; /* tactics in fp32 that are tried */
+enum {
+    WIDE_MAX = 8,     /* tactics in fp32 that are tried */
+    SPARE_MIB = 2048, /* of a machine at most */
+};
 
 static enum status no_memory(struct error *err)
 {
@@ -25,8 +28,39 @@ static enum status machine_open(struct layer_machine *m, struct error *err)
     return m->done ? STATUS_OK : backend->event_new(m->device, false, &m->done, err);
 }
 
+/* Takes a spare of at least `size` bytes that is not much larger, or else new memory. A large
+ * batch's tensors have gigabytes, which a host's system would have to clear for each layer. */
+static enum status take_memory(struct layer_machine *m, size_t size, struct layer_memory *out,
+                               struct error *err)
+{
+    for (uint32_t i = 0; i < m->n_spare; i++)
+        if (m->spare[i].size >= size && m->spare[i].size / 2 <= size) {
+            *out = m->spare[i];
+            m->spare_bytes -= out->size;
+            m->spare[i] = m->spare[--m->n_spare];
+            return STATUS_OK;
+        }
+    out->size = MAX(size, (size_t)1);
+    return m->device->backend->memory_alloc(m->device, MEMORY_DEVICE, out->size, "comparison",
+                                            &out->at, err);
+}
+
+static void give_memory(struct layer_machine *m, struct layer_memory memory)
+{
+    bool keep =
+        memory.at && m->n_spare < LAYER_SPARES && (m->spare_bytes + memory.size) >> 20 < SPARE_MIB;
+    if (!keep) {
+        m->device->backend->memory_free(m->device, MEMORY_DEVICE, memory.at);
+        return;
+    }
+    m->spare[m->n_spare++] = memory;
+    m->spare_bytes += memory.size;
+}
+
 void layer_machine_close(struct layer_machine *m)
 {
+    while (m->n_spare)
+        m->device->backend->memory_free(m->device, MEMORY_DEVICE, m->spare[--m->n_spare].at);
     if (m->stored)
         m->device->backend->memory_free(m->device, MEMORY_PINNED, m->stored);
     if (m->done)
@@ -76,7 +110,7 @@ struct layer {
     struct ir_node *node;
     struct tactic tactic; /* its ports name the sample's scales */
     struct backend_op *op;
-    void *inputs[IR_MAX_INPUTS], *outputs[IR_MAX_OUTPUTS], *workspace; /* on the device */
+    struct layer_memory inputs[IR_MAX_INPUTS], outputs[IR_MAX_OUTPUTS], workspace;
     bool renames; /* the output is the input's bytes: in a plan it is an alias, which never runs */
 };
 
@@ -89,13 +123,13 @@ static void layer_cleanup(struct layer **at)
     if (l->op)
         backend->op_free(l->op);
     for (uint32_t i = 0; i < IR_MAX_INPUTS; i++)
-        if (l->inputs[i])
-            backend->memory_free(l->machine->device, MEMORY_DEVICE, l->inputs[i]);
+        if (l->inputs[i].at)
+            give_memory(l->machine, l->inputs[i]);
     for (uint32_t i = 0; i < IR_MAX_OUTPUTS; i++)
-        if (l->outputs[i])
-            backend->memory_free(l->machine->device, MEMORY_DEVICE, l->outputs[i]);
-    if (l->workspace)
-        backend->memory_free(l->machine->device, MEMORY_DEVICE, l->workspace);
+        if (l->outputs[i].at)
+            give_memory(l->machine, l->outputs[i]);
+    if (l->workspace.at)
+        give_memory(l->machine, l->workspace);
     ir_graph_free(l->sample);
     free(l);
 }
@@ -186,29 +220,23 @@ static bool is_direct(const struct layer *l, const struct ir_tensor *t)
            t->layout == IR_LAYOUT_PLAIN && t->real == DTYPE_NONE && t->scale == IR_NO_SCALE;
 }
 
-static enum status allocate(const struct layer *l, size_t size, void **out, struct error *err)
-{
-    struct device *device = l->machine->device;
-    return device->backend->memory_alloc(device, MEMORY_DEVICE, MAX(size, (size_t)1), "comparison",
-                                         out, err);
-}
-
 static enum status set_memory(struct layer *l, struct error *err)
 {
     for (uint32_t i = 0; i < l->node->n_inputs; i++) {
         const struct ir_tensor *t = input_of(l, i);
         if (!t || is_direct(l, t))
             continue;
-        TRY(allocate(l, t->bytes, &l->inputs[i], err));
+        TRY(take_memory(l->machine, t->bytes, &l->inputs[i], err));
         if (ir_tensor_is_constant(t))
-            TRY(copy(l->machine, COPY_TO_DEVICE, l->inputs[i], t->data, t->bytes, err));
+            TRY(copy(l->machine, COPY_TO_DEVICE, l->inputs[i].at, t->data, t->bytes, err));
     }
     for (uint32_t i = 0; i < l->node->n_outputs; i++) {
         const struct ir_tensor *t = ir_tensor(l->sample, l->node->outputs[i]);
         if (!is_direct(l, t))
-            TRY(allocate(l, t->bytes, &l->outputs[i], err));
+            TRY(take_memory(l->machine, t->bytes, &l->outputs[i], err));
     }
-    return allocate(l, l->machine->device->backend->op_workspace(l->op), &l->workspace, err);
+    return take_memory(l->machine, l->machine->device->backend->op_workspace(l->op), &l->workspace,
+                       err);
 }
 
 static bool renames(const struct layer *l)
@@ -253,19 +281,23 @@ static enum status layer_new(struct layer_machine *machine, const struct ir_grap
 static enum status put_input(struct layer *l, uint32_t input, const void *value, struct error *err)
 {
     const struct ir_tensor *t = input_of(l, input);
-    void *stored;
+    void *to = l->inputs[input].at, *stored;
+    if (l->machine->device->backend->host_memory)
+        return value_store(l->sample, t, value, to) ? STATUS_OK : no_memory(err);
     TRY(stored_room(l->machine, t->bytes, &stored, err));
     if (!value_store(l->sample, t, value, stored))
         return no_memory(err);
-    return copy(l->machine, COPY_TO_DEVICE, l->inputs[input], stored, t->bytes, err);
+    return copy(l->machine, COPY_TO_DEVICE, to, stored, t->bytes, err);
 }
 
 static enum status take_output(struct layer *l, uint32_t output, void *value, struct error *err)
 {
     const struct ir_tensor *t = ir_tensor(l->sample, l->node->outputs[output]);
-    void *stored;
+    void *from = l->outputs[output].at, *stored;
+    if (l->machine->device->backend->host_memory)
+        return value_load(l->sample, t, from, value) ? STATUS_OK : no_memory(err);
     TRY(stored_room(l->machine, t->bytes, &stored, err));
-    TRY(copy(l->machine, COPY_TO_HOST, stored, l->outputs[output], t->bytes, err));
+    TRY(copy(l->machine, COPY_TO_HOST, stored, from, t->bytes, err));
     return value_load(l->sample, t, stored, value) ? STATUS_OK : no_memory(err);
 }
 
@@ -288,16 +320,17 @@ static enum status run_once(struct layer *l, const struct ir_node *original,
     void *in[IR_MAX_INPUTS], *out[IR_MAX_OUTPUTS];
     for (uint32_t i = 0; i < l->node->n_inputs; i++) {
         const struct ir_tensor *t = input_of(l, i);
-        in[i] = t && is_direct(l, t) ? run->from[original->inputs[i]] : l->inputs[i];
-        if (t && in[i] == l->inputs[i] && !ir_tensor_is_constant(t))
+        bool direct = t && is_direct(l, t);
+        in[i] = direct ? run->from[original->inputs[i]] : l->inputs[i].at;
+        if (t && !direct && !ir_tensor_is_constant(t))
             TRY(put_input(l, i, run->from[original->inputs[i]], err));
     }
     for (uint32_t i = 0; i < l->node->n_outputs; i++)
-        out[i] = l->outputs[i] ? l->outputs[i] : run->to[i];
-    TRY(backend->op_launch(l->op, l->machine->stream, in, out, l->workspace, err));
+        out[i] = l->outputs[i].at ? l->outputs[i].at : run->to[i];
+    TRY(backend->op_launch(l->op, l->machine->stream, in, out, l->workspace.at, err));
     TRY(settle(l->machine, err));
     for (uint32_t i = 0; i < l->node->n_outputs; i++)
-        if (l->outputs[i])
+        if (l->outputs[i].at)
             TRY(take_output(l, i, run->to[i], err));
     return STATUS_OK;
 }

@@ -13,10 +13,7 @@
 #include "engine/tune/spread.h"
 #include "kernels/cpu/ref.h"
 
-enum {
-    LANES = 8,       /* sums side by side, so that compilers use vectors */
-    PIECE = 1 << 16, /* elements that one thread takes at a time */
-};
+enum { LANES = 8 }; /* sums side by side, so that compilers use vectors */
 
 size_t value_bytes(const struct ir_tensor *t)
 {
@@ -45,73 +42,15 @@ static size_t count(const struct ir_tensor *t)
 /* A run of elements, in the order in which they lie. */
 struct run {
     const struct tensor_view *x, *y;
-    const struct ir_scale *scale; /* one step for all; NULL: none */
+    const struct ir_scale *scale; /* one step for all */
 };
-
-static struct tensor_view part_of(const struct tensor_view *t, uint32_t piece)
-{
-    size_t at = (size_t)piece * PIECE, n = MIN(elements(&t->shape) - at, (size_t)PIECE);
-    struct shape shape = {.rank = 1, .dim = {(int64_t)n}};
-    return (struct tensor_view){t->dtype, shape, (char *)t->data + at * dtype_size(t->dtype)};
-}
-
-static uint32_t pieces_of(const struct tensor_view *t)
-{
-    return (uint32_t)((elements(&t->shape) + PIECE - 1) / PIECE);
-}
-
-static void cast_piece(void *user, uint32_t i)
-{
-    const struct run *run = user;
-    const struct tensor_view x = part_of(run->x, i), y = part_of(run->y, i);
-    ref_cast(&x, &y);
-}
-
-/* Instances of a batch, which lie one behind the other in every layout. */
-struct instances {
-    const struct tensor_view *x, *y;
-    enum ir_layout from, to;
-    uint64_t x_bytes, y_bytes; /* of one */
-    uint32_t each;             /* of a piece */
-};
-
-static void reformat_piece(void *user, uint32_t i)
-{
-    const struct instances *s = user;
-    struct tensor_view x = *s->x, y = *s->y;
-    uint64_t first = (uint64_t)i * s->each;
-    x.shape.dim[0] = y.shape.dim[0] = MIN(x.shape.dim[0] - (int64_t)first, (int64_t)s->each);
-    x.data = (char *)x.data + first * s->x_bytes;
-    y.data = (char *)y.data + first * s->y_bytes;
-    ref_reformat(s->from, s->to, &x, &y);
-}
-
-static void reformat(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
-                     const struct tensor_view *y)
-{
-    struct instances s = {.x = x, .y = y, .from = from, .to = to};
-    int64_t batch = x->shape.rank ? x->shape.dim[0] : 0;
-    struct shape one = x->shape;
-    one.dim[0] = 1;
-    if (batch < 1 || !ir_layout_bytes(&one, x->dtype, from, &s.x_bytes) ||
-        !ir_layout_bytes(&one, y->dtype, to, &s.y_bytes) || s.x_bytes == 0) {
-        ref_reformat(from, to, x, y);
-        return;
-    }
-    s.each = (uint32_t)MAX(PIECE * dtype_size(x->dtype) / s.x_bytes, 1);
-    spread((uint32_t)((batch + s.each - 1) / s.each), reformat_piece, &s);
-}
 
 static void move(enum ir_layout from_layout, enum ir_layout to_layout, const struct shape *shape,
                  enum dtype from_type, const void *from, enum dtype to_type, void *to)
 {
     const struct tensor_view x = {from_type, *shape, (void *)(uintptr_t)from};
     const struct tensor_view y = {to_type, *shape, to};
-    struct run run = {.x = &x, .y = &y};
-    if (ir_layouts_agree(shape, from_layout, to_layout))
-        spread(pieces_of(&x), cast_piece, &run);
-    else
-        reformat(from_layout, to_layout, &x, &y);
+    value_move(from_layout, to_layout, &x, &y);
 }
 
 /* The scale's steps and zero points as tensors. */
@@ -139,7 +78,7 @@ static void quantize(const struct ir_scale *scale, bool back, const struct tenso
 static void quantize_piece(void *user, uint32_t i)
 {
     const struct run *run = user;
-    const struct tensor_view x = part_of(run->x, i), y = part_of(run->y, i);
+    const struct tensor_view x = value_piece(run->x, i), y = value_piece(run->y, i);
     quantize(run->scale, dtype_is_float(y.dtype), &x, &y);
 }
 
@@ -149,7 +88,7 @@ static void rescale(const struct ir_scale *scale, const struct tensor_view *x,
 {
     struct run run = {.x = x, .y = y, .scale = scale};
     if (scale->n == 1)
-        spread(pieces_of(x), quantize_piece, &run);
+        spread(value_pieces(x), quantize_piece, &run);
     else
         quantize(scale, dtype_is_float(y->dtype), x, y);
 }
@@ -256,7 +195,7 @@ struct comparison {
 static void compare_piece(void *user, uint32_t i)
 {
     const struct comparison *c = user;
-    size_t at = (size_t)i * PIECE, n = MIN(c->n - at, (size_t)PIECE);
+    size_t at = (size_t)i * VALUE_PIECE, n = MIN(c->n - at, (size_t)VALUE_PIECE);
     if (!add_finite(c->value + at, c->wanted + at, n, &c->sums[i]))
         add_any(c->value + at, c->wanted + at, n, &c->sums[i]);
 }
@@ -265,7 +204,7 @@ static bool compare_floats(const struct ir_tensor *t, const float *value, const 
                            struct value_error *sum)
 {
     size_t n = count(t), columns = has_classes(&t->shape) ? (size_t)t->shape.dim[1] : 0;
-    uint32_t pieces = (uint32_t)((n + PIECE - 1) / PIECE);
+    uint32_t pieces = (uint32_t)((n + VALUE_PIECE - 1) / VALUE_PIECE);
     CLEANUP(cleanup_free) struct value_error *sums = calloc((size_t)pieces + 1, sizeof(*sums));
     struct comparison c = {value, wanted, n, sums};
     if (!sums)

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Brings values into other types and layouts. All cores share the work, in pieces of some lines of
+ * an image, because a layer of a large batch has a billion elements.
+ *
+ * Between plain layout and channels that lie side by side (all of an image's, or blocks of them) a
+ * piece is turned by the CPU's fast kernels, and then cast if it has another type; on the way back
+ * it is cast first. They give what the reference kernels give, bit by bit. What they do not do is
+ * left to those.
+ */
+#include "base/compiler.h"
+#include "engine/guard/internal.h"
+#include "engine/tune/spread.h"
+#include "kernels/cpu/bytes.h"
+#include "kernels/cpu/fast.h"
+#include "kernels/cpu/ref.h"
+#include "kernels/cpu/typed.h"
+
+enum {
+    TURNED = 6000,    /* elements that are turned before they are cast */
+    TURNED_LEAST = 2, /* pixels that are worth turning at once */
+};
+
+static size_t elements(const struct shape *shape)
+{
+    size_t n = 0;
+    return shape_elements(shape, &n) ? n : 0;
+}
+
+/* NULL: only the reference does it. */
+static typed_row cast_of(const struct fast_kernels *fast, enum dtype from, enum dtype to)
+{
+    return fast->typed ? fast->typed->cast[from][to] : NULL;
+}
+
+static void cast(typed_row row, const void *x, void *y, size_t n)
+{
+    const void *operands[TYPED_OPERANDS] = {x};
+    row(operands, y, n);
+}
+
+/* --- the same layout --- */
+
+struct casting {
+    const struct tensor_view *x, *y;
+    typed_row row; /* or NULL */
+};
+
+struct tensor_view value_piece(const struct tensor_view *t, uint32_t piece)
+{
+    size_t at = (size_t)piece * VALUE_PIECE, n = MIN(elements(&t->shape) - at, (size_t)VALUE_PIECE);
+    struct shape shape = {.rank = 1, .dim = {(int64_t)n}};
+    return (struct tensor_view){t->dtype, shape, (char *)t->data + at * dtype_size(t->dtype)};
+}
+
+uint32_t value_pieces(const struct tensor_view *t)
+{
+    return (uint32_t)((elements(&t->shape) + VALUE_PIECE - 1) / VALUE_PIECE);
+}
+
+static void cast_piece(void *user, uint32_t i)
+{
+    const struct casting *c = user;
+    const struct tensor_view x = value_piece(c->x, i), y = value_piece(c->y, i);
+    if (c->row)
+        cast(c->row, x.data, y.data, elements(&x.shape));
+    else
+        ref_cast(&x, &y);
+}
+
+/* --- channels side by side, and back --- */
+
+struct turning {
+    const struct fast_kernels *fast;
+    const struct tensor_view *x, *y;
+    bool back;                       /* into plain layout */
+    typed_row row;                   /* NULL: the types are the same */
+    int64_t channels, block, pixels; /* of one image; a block's channels lie side by side */
+    int64_t each, pieces;            /* pixels of a piece, pieces of a block */
+};
+
+/* The channels that lie side by side; 0: none do, or zeros lie among them. */
+static int64_t block_of(enum ir_layout layout, int64_t channels)
+{
+    static const int64_t least[IR_LAYOUT_COUNT_] = {
+        [IR_LAYOUT_CHANNELS_LAST] = 1,   [IR_LAYOUT_CHANNELS_LAST_4] = 4,
+        [IR_LAYOUT_CHANNELS_LAST_8] = 8, [IR_LAYOUT_BLOCKED_8] = 8,
+        [IR_LAYOUT_BLOCKED_16] = 16,
+    };
+    bool blocked = layout == IR_LAYOUT_BLOCKED_8 || layout == IR_LAYOUT_BLOCKED_16;
+    if (!least[layout] || channels == 0 || channels % least[layout])
+        return 0;
+    return blocked ? least[layout] : channels;
+}
+
+/* to[c][r] = from[r][c] */
+static void turn(const struct fast_kernels *fast, size_t size, const void *from, int64_t from_row,
+                 void *to, int64_t to_row, int64_t rows, int64_t cols)
+{
+    if (size == 1)
+        fast->bytes->turn(from, from_row, to, to_row, rows, cols);
+    else
+        fast->transpose_32(from, from_row, to, to_row, rows, cols);
+}
+
+/* Some pixels of a block: `plain` is [block, pixels], `packed` [n, block]. */
+static void turn_pixels(const struct turning *t, char *plain, char *packed, int64_t n)
+{
+    uint32_t turned[TURNED];
+    size_t size = dtype_size(t->x->dtype);
+    if (!t->row && t->back)
+        turn(t->fast, size, packed, t->block, plain, t->pixels, n, t->block);
+    else if (!t->row)
+        turn(t->fast, size, plain, t->pixels, packed, t->block, t->block, n);
+    else if (t->back) {
+        cast(t->row, packed, turned, (size_t)(n * t->block));
+        turn(t->fast, sizeof(*turned), turned, t->block, plain, t->pixels, n, t->block);
+    } else {
+        turn(t->fast, sizeof(*turned), plain, t->pixels, turned, t->block, t->block, n);
+        cast(t->row, turned, packed, (size_t)(n * t->block));
+    }
+}
+
+static void turn_piece(void *user, uint32_t i)
+{
+    const struct turning *t = user;
+    const struct tensor_view *plain = t->back ? t->y : t->x, *packed = t->back ? t->x : t->y;
+    int64_t first = i / t->pieces * t->block * t->pixels; /* of the block */
+    int64_t at = i % t->pieces * t->each, end = MIN(at + t->each, t->pixels);
+    int64_t most = t->row ? TURNED / t->block : t->each;
+    for (; at < end; at += most)
+        turn_pixels(t, (char *)plain->data + (first + at) * (int64_t)dtype_size(plain->dtype),
+                    (char *)packed->data +
+                        (first + at * t->block) * (int64_t)dtype_size(packed->dtype),
+                    MIN(most, end - at));
+}
+
+/* False: not in this way. */
+static bool turn_all(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
+                     const struct tensor_view *y)
+{
+    const struct fast_kernels *list[FAST_MAX];
+    struct turning t = {.x = x, .y = y, .back = to == IR_LAYOUT_PLAIN};
+    size_t size = dtype_size(x->dtype), n = elements(&x->shape);
+    if ((from == IR_LAYOUT_PLAIN) == t.back || x->shape.rank < 3)
+        return false;
+    fast_kernels_list(list);
+    t.fast = list[0];
+    t.channels = x->shape.dim[1];
+    t.block = block_of(t.back ? from : to, t.channels);
+    if (t.block == 0 || n == 0)
+        return false;
+    if (x->dtype != y->dtype) {
+        t.row = cast_of(t.fast, x->dtype, y->dtype);
+        if (!t.row || (t.back ? y : x)->dtype != DTYPE_F32 || t.block * TURNED_LEAST > TURNED)
+            return false;
+    } else if (size != sizeof(uint32_t) && (size != 1 || !t.fast->bytes)) {
+        return false;
+    }
+    t.pixels = (int64_t)n / x->shape.dim[0] / t.channels;
+    t.each = MAX(VALUE_PIECE / t.block, 1);
+    t.pieces = (t.pixels + t.each - 1) / t.each;
+    int64_t pieces = x->shape.dim[0] * (t.channels / t.block) * t.pieces;
+    if (pieces > UINT32_MAX)
+        return false;
+    spread((uint32_t)pieces, turn_piece, &t);
+    return true;
+}
+
+/* --- what is left to the reference --- */
+
+/* Instances of a batch, which lie one behind the other in every layout. */
+struct instances {
+    const struct tensor_view *x, *y;
+    enum ir_layout from, to;
+    uint64_t x_bytes, y_bytes; /* of one */
+    uint32_t each;             /* of a piece */
+};
+
+static void reformat_piece(void *user, uint32_t i)
+{
+    const struct instances *s = user;
+    struct tensor_view x = *s->x, y = *s->y;
+    uint64_t first = (uint64_t)i * s->each;
+    x.shape.dim[0] = y.shape.dim[0] = MIN(x.shape.dim[0] - (int64_t)first, (int64_t)s->each);
+    x.data = (char *)x.data + first * s->x_bytes;
+    y.data = (char *)y.data + first * s->y_bytes;
+    ref_reformat(s->from, s->to, &x, &y);
+}
+
+static void reformat(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
+                     const struct tensor_view *y)
+{
+    struct instances s = {.x = x, .y = y, .from = from, .to = to};
+    int64_t batch = x->shape.rank ? x->shape.dim[0] : 0;
+    struct shape one = x->shape;
+    one.dim[0] = 1;
+    if (batch < 1 || !ir_layout_bytes(&one, x->dtype, from, &s.x_bytes) ||
+        !ir_layout_bytes(&one, y->dtype, to, &s.y_bytes) || s.x_bytes == 0) {
+        ref_reformat(from, to, x, y);
+        return;
+    }
+    s.each = (uint32_t)MAX(VALUE_PIECE * dtype_size(x->dtype) / s.x_bytes, 1);
+    spread((uint32_t)((batch + s.each - 1) / s.each), reformat_piece, &s);
+}
+
+void value_move(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
+                const struct tensor_view *y)
+{
+    const struct fast_kernels *list[FAST_MAX];
+    struct casting c = {.x = x, .y = y};
+    if (!ir_layouts_agree(&x->shape, from, to)) {
+        if (!turn_all(from, to, x, y))
+            reformat(from, to, x, y);
+        return;
+    }
+    fast_kernels_list(list);
+    c.row = cast_of(list[0], x->dtype, y->dtype);
+    spread(value_pieces(x), cast_piece, &c);
+}
