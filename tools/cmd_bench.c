@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * inferctl bench: what the engine does without a daemon. Each context runs on its own thread and
- * lane, one batch behind the other, on random inputs in pinned memory, from which a device copies
- * them, and which the CPU reads in place. --input-copy none measures a device without its copies:
- * inputs stay on it from the warm-up, outputs are left there. Warm-up is not counted. A ragged plan
- * gets a batch of tokens, of sequences as long as may be or of --lengths.
+ * lane, one batch behind the other, on random inputs (integers are 0, what is named a mask 1) in
+ * pinned memory, from which a device copies them, and which the CPU reads in place. --input-copy
+ * none measures a device without its copies: inputs stay on it from the warm-up, outputs are left
+ * there. Warm-up is not counted. A ragged plan gets a batch of tokens, of sequences as long as may
+ * be or of --lengths.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -144,6 +145,18 @@ static enum status make_ragged_input(struct runner *r, uint32_t input, uint64_t 
     return STATUS_OK;
 }
 
+/* Random numbers, of which integers are 0; but masks hide nothing, as those of full requests. */
+static void fill_input(const struct engine_binding *input, void *to, size_t bytes, uint64_t *seed)
+{
+    size_t n = bytes / dtype_size(input->dtype);
+    int64_t one = 1; /* little-endian */
+    if (dtype_is_float(input->dtype) || !strcasestr(input->name, "mask"))
+        tensor_random(to, n, input->dtype, seed);
+    else
+        for (size_t i = 0; i < n; i++)
+            memcpy((char *)to + i * dtype_size(input->dtype), &one, dtype_size(input->dtype));
+}
+
 static enum status make_inputs(struct runner *r)
 {
     struct bench *b = r->bench;
@@ -158,8 +171,7 @@ static enum status make_inputs(struct runner *r)
                        engine_count_of(info, engine_input_axes(info, i), b->batch);
         TRY(engine_buffer_alloc(b->model.device, bytes ? bytes : 1, "input", &r->inputs[i],
                                 &r->err));
-        tensor_random(r->inputs[i], bytes / dtype_size(info->inputs[i].dtype),
-                      info->inputs[i].dtype, &seed);
+        fill_input(&info->inputs[i], r->inputs[i], bytes, &seed);
         r->spans[i] = (struct engine_span){r->inputs[i], bytes};
         r->bound[i] = (struct engine_input){&r->spans[i], 1};
     }
