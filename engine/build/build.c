@@ -313,8 +313,21 @@ static enum status build_largest(struct builder *b, const uint32_t *batches, uin
     return b->space.n_points == 1 ? STATUS_OK : build_profile(b, batches[0], out, err);
 }
 
-/* The smallest and the largest are built first: they show which candidates are not worth trying at
- * the sizes between. The plan frees what was built before a failure. */
+/* Builds what lies between two profiles, halfway first. */
+static enum status build_between(struct builder *b, const uint32_t *batches, uint32_t n,
+                                 uint32_t from, uint32_t to, struct error *err)
+{
+    uint32_t at = from + (to - from) / 2;
+    if (at == from)
+        return STATUS_OK;
+    b->point = at / n;
+    TRY(build_profile(b, batches[at % n], &b->plan->profiles[at], err));
+    TRY(build_between(b, batches, n, from, at, err));
+    return build_between(b, batches, n, at, to, err);
+}
+
+/* The smallest and the largest are built first, then what is halfway between two that are there:
+ * sizes on both sides, near by, show which candidates are not worth trying. */
 static enum status build_profiles(struct builder *b, const uint32_t *batches, uint32_t n,
                                   struct error *err)
 {
@@ -339,18 +352,9 @@ static enum status build_profiles(struct builder *b, const uint32_t *batches, ui
     uint32_t last = n * points - 1;
     if (last == 0) /* but for the smallest, all were left out */
         return STATUS_OK;
-    for (uint32_t i = 1; i < last; i++) {
-        enum status status;
-        b->point = i / n;
-        if ((status = build_profile(b, batches[i % n], &plan->profiles[i], err))) {
-            ir_graph_free(largest.graph);
-            return status;
-        }
-        plan->n_profiles++;
-    }
     plan->profiles[last] = largest;
-    plan->n_profiles++;
-    return STATUS_OK;
+    plan->n_profiles = last + 1; /* those between have no graphs yet */
+    return build_between(b, batches, n, 0, last, err);
 }
 
 /* --- the plan --- */
