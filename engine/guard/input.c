@@ -16,19 +16,22 @@
 
 #include "base/cleanup.h"
 #include "engine/guard/internal.h"
+#include "engine/tune/spread.h"
 #include "kernels/cpu/ref.h"
 
 enum {
-    HOPS_MAX = 8,    /* nodes between an input and the node that it is an index of */
-    IMAGE_SIDE = 16, /* pixels a side, at least */
-    IMAGE_PARTS = 5, /* parts a side, each of about one colour */
+    HOPS_MAX = 8,     /* nodes between an input and the node that it is an index of */
+    IMAGE_SIDE = 16,  /* pixels a side, at least */
+    IMAGE_PARTS = 5,  /* parts a side, each of about one colour */
+    NORMAL_STEPS = 2, /* of the random numbers' state, for a normal number */
 };
 
-#define NOISE 0.3 /* of a pixel, beside its part's colour */
+#define NOISE 0.3                          /* of a pixel, beside its part's colour */
+#define STEP  UINT64_C(0x9e3779b97f4a7c15) /* of the random numbers' state */
 
 static uint64_t next_random(uint64_t *state)
 {
-    uint64_t x = *state += 0x9e3779b97f4a7c15U; /* splitmix64 (Steele, Lea, Flood 2014) */
+    uint64_t x = *state += STEP; /* splitmix64 (Steele, Lea, Flood 2014) */
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
     x = (x ^ x >> 27) * 0x94d049bb133111ebU;
     return x ^ x >> 31;
@@ -38,7 +41,7 @@ static uint64_t next_random(uint64_t *state)
 static float next_normal(uint64_t *state)
 {
     double sum = 0;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < NORMAL_STEPS; i++)
         for (uint64_t r = next_random(state), k = 0; k < 4; k++, r >>= 16)
             sum += (double)(r & 0xffff) / 65536 - 0.5;
     return (float)(sum * 1.224744871391589); /* the root of 12 / 8 */
@@ -171,24 +174,45 @@ static double next_pixel(const struct shape *s, uint32_t height, size_t at, uint
     return (coarse + NOISE * (double)next_normal(state)) / sqrt(1 + NOISE * NOISE);
 }
 
+/* What all pieces of a tensor have in common. */
+struct filling {
+    const struct tensor_view *to; /* in fp32 */
+    struct interval in;
+    bool mask;
+    uint32_t height;
+    uint64_t seed;
+};
+
+/* Each number takes two steps of the generator, so every piece knows where it begins. */
+static void fill_piece(void *user, uint32_t piece)
+{
+    const struct filling *f = user;
+    const struct tensor_view part = value_piece(f->to, piece);
+    size_t first = (size_t)piece * VALUE_PIECE;
+    uint64_t state = f->seed + NORMAL_STEPS * STEP * first;
+    for (int64_t i = 0; i < part.shape.dim[0]; i++) {
+        double v = f->height
+                       ? next_pixel(&f->to->shape, f->height, first + (size_t)i, f->seed, &state)
+                       : (double)next_normal(&state);
+        ((float *)part.data)[i] = f->mask ? 1.0F : within(&f->in, v);
+    }
+}
+
 static bool fill_floats(const struct ir_graph *graph, const struct ir_tensor *t, size_t n,
                         uint64_t seed, void *value)
 {
-    const struct interval in = interval_of(ir_scale(graph, t->range));
     CLEANUP(cleanup_free) float *wide = malloc((n + 1) * sizeof(*wide));
-    bool mask = is_mask(t->name);
-    uint32_t height = image_height(&t->shape);
-    uint64_t state = seed;
-    if (!wide)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        double v =
-            height ? next_pixel(&t->shape, height, i, seed, &state) : (double)next_normal(&state);
-        wide[i] = mask ? 1.0F : within(&in, v);
-    }
     const struct tensor_view x = {DTYPE_F32, t->shape, wide};
     const struct tensor_view y = {ir_tensor_type(t), t->shape, value};
-    ref_cast(&x, &y);
+    struct filling f = {.to = &x,
+                        .in = interval_of(ir_scale(graph, t->range)),
+                        .mask = is_mask(t->name),
+                        .height = image_height(&t->shape),
+                        .seed = seed};
+    if (!wide)
+        return false;
+    spread(value_pieces(&x), fill_piece, &f);
+    value_move(IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, &x, &y);
     return true;
 }
 

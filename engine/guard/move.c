@@ -19,6 +19,7 @@
 enum {
     TURNED = 6000,    /* elements that are turned before they are cast */
     TURNED_LEAST = 2, /* pixels that are worth turning at once */
+    TURNED_BACK = 96, /* pixels that are turned back at once: their rows in plain layout are long */
 };
 
 static size_t elements(const struct shape *shape)
@@ -103,22 +104,39 @@ static void turn(const struct fast_kernels *fast, size_t size, const void *from,
         fast->transpose_32(from, from_row, to, to_row, rows, cols);
 }
 
+/* Into plain layout, some channels of all pixels after the other. */
+static void cast_and_turn(const struct turning *t, const char *packed, char *plain, int64_t n)
+{
+    uint32_t turned[TURNED];
+    int64_t size = (int64_t)dtype_size(t->x->dtype), most = TURNED / n;
+    for (int64_t c = 0; c < t->block; c += most) {
+        int64_t cols = MIN(most, t->block - c);
+        for (int64_t i = 0; i < n; i++)
+            cast(t->row, packed + (i * t->block + c) * size, turned + i * cols, (size_t)cols);
+        turn(t->fast, sizeof(*turned), turned, cols,
+             plain + c * t->pixels * (int64_t)sizeof(*turned), t->pixels, n, cols);
+    }
+}
+
+static void turn_and_cast(const struct turning *t, const char *plain, char *packed, int64_t n)
+{
+    uint32_t turned[TURNED];
+    turn(t->fast, sizeof(*turned), plain, t->pixels, turned, t->block, t->block, n);
+    cast(t->row, turned, packed, (size_t)(n * t->block));
+}
+
 /* Some pixels of a block: `plain` is [block, pixels], `packed` [n, block]. */
 static void turn_pixels(const struct turning *t, char *plain, char *packed, int64_t n)
 {
-    uint32_t turned[TURNED];
     size_t size = dtype_size(t->x->dtype);
-    if (!t->row && t->back)
+    if (t->row && t->back)
+        cast_and_turn(t, packed, plain, n);
+    else if (t->row)
+        turn_and_cast(t, plain, packed, n);
+    else if (t->back)
         turn(t->fast, size, packed, t->block, plain, t->pixels, n, t->block);
-    else if (!t->row)
+    else
         turn(t->fast, size, plain, t->pixels, packed, t->block, t->block, n);
-    else if (t->back) {
-        cast(t->row, packed, turned, (size_t)(n * t->block));
-        turn(t->fast, sizeof(*turned), turned, t->block, plain, t->pixels, n, t->block);
-    } else {
-        turn(t->fast, sizeof(*turned), plain, t->pixels, turned, t->block, t->block, n);
-        cast(t->row, turned, packed, (size_t)(n * t->block));
-    }
 }
 
 static void turn_piece(void *user, uint32_t i)
@@ -127,7 +145,8 @@ static void turn_piece(void *user, uint32_t i)
     const struct tensor_view *plain = t->back ? t->y : t->x, *packed = t->back ? t->x : t->y;
     int64_t first = i / t->pieces * t->block * t->pixels; /* of the block */
     int64_t at = i % t->pieces * t->each, end = MIN(at + t->each, t->pixels);
-    int64_t most = t->row ? TURNED / t->block : t->each;
+    int64_t cast_most = t->back ? TURNED_BACK : TURNED / t->block; /* pixels */
+    int64_t most = t->row ? cast_most : t->each;
     for (; at < end; at += most)
         turn_pixels(t, (char *)plain->data + (first + at) * (int64_t)dtype_size(plain->dtype),
                     (char *)packed->data +

@@ -6,14 +6,21 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "engine/guard/internal.h"
 #include "engine/tune/spread.h"
+#include "kernels/cpu/bytes.h"
+#include "kernels/cpu/fast.h"
 #include "kernels/cpu/ref.h"
 
-enum { LANES = 8 }; /* sums side by side, so that compilers use vectors */
+enum {
+    LANES = 8,            /* sums side by side, so that compilers use vectors */
+    LARGE_PAGE = 2 << 20, /* bytes */
+    LARGE = 8 << 20,      /* bytes of a value: below, the rest of a page would be much of it */
+};
 
 size_t value_bytes(const struct ir_tensor *t)
 {
@@ -21,9 +28,15 @@ size_t value_bytes(const struct ir_tensor *t)
     return shape_bytes(&t->shape, ir_tensor_type(t), &n) ? n : 0;
 }
 
+/* Large ones ask for large pages: without these a large batch has millions of page faults. */
 void *value_new(const struct ir_tensor *t)
 {
-    return aligned_alloc(BACKEND_ALIGN, (value_bytes(t) / BACKEND_ALIGN + 1) * BACKEND_ALIGN);
+    size_t bytes = value_bytes(t), align = bytes < LARGE ? (size_t)BACKEND_ALIGN : LARGE_PAGE;
+    size_t size = (bytes / align + 1) * align;
+    void *value = aligned_alloc(align, size);
+    if (value && bytes >= LARGE)
+        madvise(value, size, MADV_HUGEPAGE); /* a wish: it need not be granted */
+    return value;
 }
 
 static size_t elements(const struct shape *shape)
@@ -75,10 +88,32 @@ static void quantize(const struct ir_scale *scale, bool back, const struct tenso
     (back ? ref_dequantize : ref_quantize)(scale->axis, x, &v.step, zero, y);
 }
 
+/* By the CPU's fast kernels. False: not between these types. */
+static bool quantize_fast(const struct ir_scale *scale, const struct tensor_view *x,
+                          const struct tensor_view *y)
+{
+    const struct fast_kernels *list[FAST_MAX];
+    bool back = y->dtype == DTYPE_F32;
+    enum dtype bytes = back ? x->dtype : y->dtype;
+    enum byte_type type = bytes == DTYPE_I8 ? BYTE_I8 : BYTE_U8;
+    float step = scale->step[0], zero = scale->zero ? (float)scale->zero[0] : 0;
+    fast_kernels_list(list);
+    const struct byte_kernels *kernels = list[0]->bytes;
+    if (!kernels || (bytes != DTYPE_I8 && bytes != DTYPE_U8) || (back ? y : x)->dtype != DTYPE_F32)
+        return false;
+    if (back)
+        kernels->widen[type](x->data, y->data, elements(&x->shape), step, zero);
+    else
+        kernels->narrow[type](x->data, y->data, elements(&x->shape), step, zero);
+    return true;
+}
+
 static void quantize_piece(void *user, uint32_t i)
 {
     const struct run *run = user;
     const struct tensor_view x = value_piece(run->x, i), y = value_piece(run->y, i);
+    if (quantize_fast(run->scale, &x, &y))
+        return;
     quantize(run->scale, dtype_is_float(y.dtype), &x, &y);
 }
 

@@ -27,6 +27,8 @@ enum {
     AGAIN_ROUNDS = 8,                 /* most rounds for times that are not believed */
     AGAIN_PART = 2,                   /* these rounds take 1/2 of all runs before them at most, */
     AGAIN_NS_MIN = 500 * 1000 * 1000, /* or this much, whichever is more */
+    NEAR_PART = 4,       /* behind the best by this part of their time at most: near it */
+    NEAR_PART_GRAPH = 8, /* the same where graphs are timed: the host has no part in that */
 };
 
 /* Bytes of the node's constants, or else of its outputs, as the tactic stores them. */
@@ -432,9 +434,12 @@ enum status tune_fill_without(struct tune_table *t, struct tune_entry *e, uint32
 static enum status time_again(struct tune_table *t, struct tune_entry *e, struct error *err)
 {
     uint64_t best = tune_best(e);
-    for (uint32_t i = 0; i < e->n && e->n > 1; i++)
-        if (e->options[i].ran && e->options[i].rounds == 1 && e->options[i].ns / 4 <= best / 3)
-            TRY(run_again(t, e, &e->options[i], err));
+    uint64_t part = e->device->backend->capture_begin ? NEAR_PART_GRAPH : NEAR_PART;
+    for (uint32_t i = 0; i < e->n && e->n > 1; i++) {
+        struct tune_option *o = &e->options[i];
+        if (o->ran && o->rounds == 1 && o->ns - o->ns / part <= best)
+            TRY(run_again(t, e, o, err));
+    }
     return STATUS_OK;
 }
 
@@ -470,10 +475,10 @@ static enum status fill_wave(struct tune_table *t, uint32_t wave, struct tune_jo
     tune_phase_end(report, TUNE_COMPILE, since);
     enum status status = wave && n == 0 ? STATUS_OK : run_meanwhile(t, wave, err);
     tune_phase_end(report, TUNE_TIME, since);
-    enum status ended = tune_compile_end(compiling, status ? NULL : err);
+    enum status end_status = tune_compile_end(compiling, status ? NULL : err);
     tune_phase_end(report, TUNE_COMPILE, since);
-    if (status || ended)
-        return status ? status : ended;
+    if (status || end_status)
+        return status ? status : end_status;
     TRY(note_jobs(t, jobs, n, err));
     for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
         TRY(wave ? time_wave(t, e, wave, false, err) : STATUS_OK);

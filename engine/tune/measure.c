@@ -262,8 +262,8 @@ static enum status capture(struct tune_bench *b, struct backend_op *op, uint32_t
     return status ? status : end_status;
 }
 
-/* Whether two samples of a graph say well enough that the candidate is not the best: the host has no
- * part in them. */
+/* Whether two samples of a graph, in which the host has no part, say well enough that the candidate
+ * is not the best. */
 static bool is_behind(struct tune_bench *b, struct round *r, uint64_t best_ns)
 {
     bool behind = best_ns && r->least - r->least / GRAPH_BEHIND_PART > best_ns;
