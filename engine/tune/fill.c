@@ -27,8 +27,7 @@ enum {
     AGAIN_ROUNDS = 8,                 /* most rounds for times that are not believed */
     AGAIN_PART = 2,                   /* these rounds take 1/2 of all runs before them at most, */
     AGAIN_NS_MIN = 500 * 1000 * 1000, /* or this much, whichever is more */
-    NEAR_PART = 4,       /* behind the best by this part of their time at most: near it */
-    NEAR_PART_GRAPH = 8, /* the same where graphs are timed: the host has no part in that */
+    NEAR_PART = 4, /* of its time, by which a candidate near the best is behind it at most */
 };
 
 /* Bytes of the node's constants, or else of its outputs, as the tactic stores them. */
@@ -434,10 +433,9 @@ enum status tune_fill_without(struct tune_table *t, struct tune_entry *e, uint32
 static enum status time_again(struct tune_table *t, struct tune_entry *e, struct error *err)
 {
     uint64_t best = tune_best(e);
-    uint64_t part = e->device->backend->capture_begin ? NEAR_PART_GRAPH : NEAR_PART;
     for (uint32_t i = 0; i < e->n && e->n > 1; i++) {
         struct tune_option *o = &e->options[i];
-        if (o->ran && o->rounds == 1 && o->ns - o->ns / part <= best)
+        if (o->ran && o->rounds == 1 && o->ns - o->ns / NEAR_PART <= best)
             TRY(run_again(t, e, o, err));
     }
     return STATUS_OK;

@@ -84,6 +84,9 @@ struct mock_script {
      * those whose name contains the text are of the last wave. */
     bool waves;
     const char *last_wave;
+    const char *quick; /* of no kin, if the name contains this; NULL: none is */
+    /* Called by each thread that compiles, before it does; NULL: nothing. */
+    void (*compiling)(struct device *device, const struct tactic *tactic);
     bool no_wide; /* nodes that have candidates in 16 bits have no others */
 };
 

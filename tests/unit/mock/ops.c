@@ -76,7 +76,7 @@ static void set_wave(const struct mock_script *script, uint32_t variant, uint32_
                      struct tactic *t)
 {
     bool last = script->last_wave && strstr(t->name, script->last_wave);
-    if (!script->waves)
+    if (!script->waves || names(script->quick, t))
         return;
     t->kin = (uint8_t)kin;
     t->wave = (uint8_t)(last ? 3 : MIN(variant, 2));
@@ -197,6 +197,8 @@ enum status mock_compile(struct device *device, const struct ir_graph *graph,
     struct mock_device *d = mock_of(device);
     if (!is_ours(tactic))
         return error_set(err, STATUS_INTERNAL, "mock device: compile: another backend's tactic");
+    if (d->script.compiling)
+        d->script.compiling(device, tactic);
     struct compiled *c = calloc(1, sizeof(*c));
     c->key = key_of(graph, node, tactic);
     pthread_mutex_lock(&d->lock);

@@ -4,9 +4,12 @@
  * found all the same. On a simulated device (mock.h), whose tactics of one layout and type are a
  * kin, whose variants are of several waves.
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "engine/engine.h"
 #include "engine/tune/internal.h"
@@ -124,6 +127,43 @@ static void the_winner_of_the_last_wave_is_found_with_less(void **state UNUSED)
     assert_int_equal(some.report.effort.compiled + some.report.given_up,
                      all.report.effort.compiled);
     assert_int_equal(some.report.timed, some.compiled + all.report.timed - all.compiled);
+}
+
+/* Waits until the device has run something since the test began, for five seconds at most. */
+static struct {
+    uint64_t launches; /* before */
+    atomic_uint met, missed;
+} meeting;
+
+static void meet(struct device *of, const struct tactic *tactic)
+{
+    struct mock_counts c;
+    for (int i = 0; tactic->kin && i < 5000; i++) {
+        mock_read(of, &c);
+        if (c.direct > meeting.launches) {
+            atomic_fetch_add(&meeting.met, 1);
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    if (tactic->kin)
+        atomic_fetch_add(&meeting.missed, 1);
+}
+
+static void the_device_runs_while_a_kin_is_compiled(void **state UNUSED)
+{
+    struct mock_counts c;
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+        skip(); /* the one thread compiles when it has nothing else to do */
+    set_variants(100, 90, 85, 70);
+    mock_script(device)->quick = "nchw";
+    mock_read(device, &c);
+    meeting.launches = c.direct;
+    mock_script(device)->compiling = meet;
+    struct outcome o = tune_with(chain(2, 3), (struct tune_options){0});
+    assert_non_null(strstr(o.tactic, "nhwc v3"));
+    assert_true(meeting.met > 0);
+    assert_int_equal(meeting.missed, 0);
 }
 
 /* A kin that loses ground in a wave has no further one. */
@@ -261,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(the_winner_of_the_last_wave_is_found_with_less),
+        TEST(the_device_runs_while_a_kin_is_compiled),
         TEST(a_kin_that_falls_back_is_left),
         TEST(a_form_that_does_not_compile_speaks_for_itself),
         TEST(the_last_wave_is_for_thorough_builds),
