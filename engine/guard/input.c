@@ -14,7 +14,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/cleanup.h"
 #include "engine/guard/internal.h"
 #include "engine/tune/spread.h"
 #include "kernels/cpu/ref.h"
@@ -201,7 +200,9 @@ static void fill_piece(void *user, uint32_t piece)
 static bool fill_floats(const struct ir_graph *graph, const struct ir_tensor *t, size_t n,
                         uint64_t seed, void *value)
 {
-    CLEANUP(cleanup_free) float *wide = malloc((n + 1) * sizeof(*wide));
+    float *wide = malloc((n + 1) * sizeof(*wide));
+    if (!wide)
+        return false;
     const struct tensor_view x = {DTYPE_F32, t->shape, wide};
     const struct tensor_view y = {ir_tensor_type(t), t->shape, value};
     struct filling f = {.to = &x,
@@ -209,10 +210,9 @@ static bool fill_floats(const struct ir_graph *graph, const struct ir_tensor *t,
                         .mask = is_mask(t->name),
                         .height = image_height(&t->shape),
                         .seed = seed};
-    if (!wide)
-        return false;
     spread(value_pieces(&x), fill_piece, &f);
     value_move(IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, &x, &y);
+    free(wide);
     return true;
 }
 
