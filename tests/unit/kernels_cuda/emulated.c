@@ -58,6 +58,16 @@ const char *cudaGetErrorString(cudaError_t code UNUSED)
     return "an error";
 }
 
+/* Nothing is captured here. */
+void cuda_counters_reserve(struct backend_stream *stream UNUSED, uint64_t bytes UNUSED)
+{
+}
+
+void *cuda_counter(struct backend_stream *stream UNUSED, uint64_t bytes UNUSED, void *workspace)
+{
+    return workspace;
+}
+
 enum status cuda_error(struct error *err, cudaError_t code, const char *what)
 {
     return error_set(err, STATUS_INTERNAL, "%s: %d", what, (int)code);
