@@ -28,11 +28,20 @@ static enum status machine_open(struct layer_machine *m, struct error *err)
     return m->done ? STATUS_OK : backend->event_new(m->device, false, &m->done, err);
 }
 
-/* Takes a spare of at least `size` bytes that is not much larger, or else new memory. A large
- * batch's tensors have gigabytes, which a host's system would have to clear for each layer. */
+static void drop_spares(struct layer_machine *m)
+{
+    while (m->n_spare)
+        m->device->backend->memory_free(m->device, MEMORY_DEVICE, m->spare[--m->n_spare].at);
+    m->spare_bytes = 0;
+}
+
+/* Takes a spare of at least `size` bytes that is not much larger, or else new memory, for which the
+ * spares go if there is not enough. A large batch's tensors have gigabytes, which a host's system
+ * would have to clear for each layer. */
 static enum status take_memory(struct layer_machine *m, size_t size, struct layer_memory *out,
                                struct error *err)
 {
+    const struct backend *backend = m->device->backend;
     for (uint32_t i = 0; i < m->n_spare; i++)
         if (m->spare[i].size >= size && m->spare[i].size / 2 <= size) {
             *out = m->spare[i];
@@ -41,8 +50,12 @@ static enum status take_memory(struct layer_machine *m, size_t size, struct laye
             return STATUS_OK;
         }
     out->size = MAX(size, (size_t)1);
-    return m->device->backend->memory_alloc(m->device, MEMORY_DEVICE, out->size, "comparison",
-                                            &out->at, err);
+    if (m->n_spare &&
+        backend->memory_alloc(m->device, MEMORY_DEVICE, out->size, "comparison", &out->at, NULL))
+        drop_spares(m);
+    return out->at ? STATUS_OK
+                   : backend->memory_alloc(m->device, MEMORY_DEVICE, out->size, "comparison",
+                                           &out->at, err);
 }
 
 static void give_memory(struct layer_machine *m, struct layer_memory memory)
@@ -59,8 +72,7 @@ static void give_memory(struct layer_machine *m, struct layer_memory memory)
 
 void layer_machine_close(struct layer_machine *m)
 {
-    while (m->n_spare)
-        m->device->backend->memory_free(m->device, MEMORY_DEVICE, m->spare[--m->n_spare].at);
+    drop_spares(m);
     if (m->stored)
         m->device->backend->memory_free(m->device, MEMORY_PINNED, m->stored);
     if (m->done)

@@ -66,6 +66,13 @@ static void large_values_are_done_in_pieces(void **state UNUSED)
         {{3, 40, 56, 56, 0}, {IR_LAYOUT_BLOCKED_16, DTYPE_F32, IR_NO_SCALE}},
         {{300, 1001, 0}, {IR_LAYOUT_PLAIN, DTYPE_BF16, IR_NO_SCALE}},
         {{131, 5, 501, 0}, {IR_LAYOUT_PLAIN, DTYPE_I8, 1}},
+        {{2, 48, 57, 57, 0}, {IR_LAYOUT_BLOCKED_16, DTYPE_F32, IR_NO_SCALE}},
+        {{2, 64, 31, 31, 0}, {IR_LAYOUT_BLOCKED_8, DTYPE_BF16, IR_NO_SCALE}},
+        {{5, 24, 40, 41, 0}, {IR_LAYOUT_CHANNELS_LAST_8, DTYPE_F16, IR_NO_SCALE}},
+        {{2, 3001, 3, 5, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_F16, IR_NO_SCALE}}, /* too many */
+        {{2, 2999, 3, 5, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_F16, IR_NO_SCALE}},
+        {{3, 33, 70, 70, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_I8, 1}},
+        {{4, 50, 700, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_F32, IR_NO_SCALE}},
     };
     for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
         struct ir_graph *g = ir_graph_new();
@@ -84,10 +91,12 @@ static void large_values_are_done_in_pieces(void **state UNUSED)
         const struct tensor_view x = {DTYPE_F32, t->shape, values};
         const struct tensor_view y = {format.dtype, t->shape, want};
         const struct tensor_view steps = {DTYPE_F32, {.rank = 1, .dim = {1}}, step};
+        char *bytes = malloc(n);
+        const struct tensor_view q = {format.dtype, t->shape, bytes};
         if (format.scale)
-            ref_quantize(0, &x, &steps, NULL, &y);
-        else
-            ref_reformat(IR_LAYOUT_PLAIN, format.layout, &x, &y);
+            ref_quantize(0, &x, &steps, NULL, &q);
+        ref_reformat(IR_LAYOUT_PLAIN, format.layout, format.scale ? &q : &x, &y);
+        free(bytes);
         assert_true(value_store(g, t, values, stored) && value_load(g, t, stored, back));
         assert_memory_equal(stored, want, t->bytes);
         struct value_error sum = {0}, none = {0};
