@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include <xxhash.h>
 
 /* Larger constants are not compared: weights are hardly ever stored twice, and reading them takes
  * time. A mask of 1024 x 1024 bytes is still a small one. */
@@ -49,7 +49,7 @@ static uint32_t mix(uint32_t hash, uint32_t value)
 
 static uint32_t hash_bytes(uint32_t hash, const void *bytes, size_t n)
 {
-    return mix(hash, hash_fnv1a(bytes, n));
+    return mix(hash, (uint32_t)XXH3_64bits(bytes, n));
 }
 
 static bool same_type(const struct ir_graph *graph, const struct ir_tensor *a,

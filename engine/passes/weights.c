@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/passes/constant.h"
 
@@ -67,15 +68,27 @@ static struct order channel_order(const struct rewrite *rw, const struct weighte
     return (struct order){total / ((size_t)shape->dim[0] * span), span, total / groups};
 }
 
+/* Elements that one number scales. FP32, which nearly all weights are, goes a shorter way, since
+ * models have a hundred megabytes of them. `from` may be unaligned. */
+static void scale_run(void *to, const void *from, enum dtype dtype, size_t first, size_t n,
+                      float scale)
+{
+    float *floats = (float *)to + first;
+    if (dtype == DTYPE_F32)
+        memcpy(floats, (const char *)from + first * sizeof(*floats), n * sizeof(*floats));
+    for (size_t i = 0; i < n; i++)
+        if (dtype == DTYPE_F32)
+            floats[i] *= scale;
+        else
+            float_put(to, dtype, first + i, float_get(from, dtype, first + i) * scale);
+}
+
 static void scale_group(void *to, const void *from, enum dtype dtype, size_t first, size_t count,
                         const struct order *order, const float *scale)
 {
-    for (size_t i = first; i < first + count;) {
-        for (size_t c = 0; c < order->span; c++) {
-            for (size_t end = i + order->inner; i < end; i++)
-                float_put(to, dtype, i, float_get(from, dtype, i) * scale[c]);
-        }
-    }
+    for (size_t i = first; i < first + count;)
+        for (size_t c = 0; c < order->span; c++, i += order->inner)
+            scale_run(to, from, dtype, i, order->inner, scale[c]);
 }
 
 /* The dimension of the weights that has one index for each output channel; UINT32_MAX: none has. */
