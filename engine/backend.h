@@ -311,8 +311,8 @@ struct backend {
     /* Captures the work that this thread puts onto the stream; other threads may go on with their
      * streams. Every capture_begin that succeeds is followed by a capture_end, also after a failed
      * launch: then capture_end fails, or its graph is freed. Ops and streams must outlive the
-     * graph, which is not freed while it runs. It is launched on the stream on which it was
-     * captured, since it may use memory of the stream's. */
+     * graph, which is not freed while it runs. The graph is launched on the stream on which it
+     * was captured, because it may use memory that belongs to that stream. */
     enum status (*capture_begin)(struct backend_stream *stream, struct error *err);
     enum status (*capture_end)(struct backend_stream *stream, struct backend_graph **out,
                                struct error *err);

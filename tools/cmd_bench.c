@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * inferctl bench: what the engine does without a daemon. Each context runs on its own thread and
- * lane, one batch behind the other, on random inputs (integers are 0, what is named a mask 1) in
- * pinned memory, from which a device copies them, and which the CPU reads in place. --input-copy
- * none measures a device without its copies: inputs stay on it from the warm-up, outputs are left
- * there. Warm-up is not counted. A ragged plan gets a batch of tokens, of sequences as long as may
- * be or of --lengths.
+ * lane, one batch behind the other, on random inputs (integers are zeros and ones, those of masks
+ * ones) in pinned memory, from which a device copies them, and which the CPU reads in place.
+ * --input-copy none measures a device without its copies: inputs stay on it from the warm-up,
+ * outputs are left there. Warm-up is not counted. A ragged plan gets a batch of tokens, of
+ * sequences as long as may be or of --lengths.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -145,16 +145,16 @@ static enum status make_ragged_input(struct runner *r, uint32_t input, uint64_t 
     return STATUS_OK;
 }
 
-/* Random numbers, of which integers are 0; but masks hide nothing, as those of full requests. */
+/* Random numbers; but integers of what is named a mask are ones, which hide nothing. */
 static void fill_input(const struct engine_binding *input, void *to, size_t bytes, uint64_t *seed)
 {
-    size_t n = bytes / dtype_size(input->dtype);
+    size_t size = dtype_size(input->dtype);
     int64_t one = 1; /* little-endian */
     if (dtype_is_float(input->dtype) || !strcasestr(input->name, "mask"))
-        tensor_random(to, n, input->dtype, seed);
+        tensor_random(to, bytes / size, input->dtype, seed);
     else
-        for (size_t i = 0; i < n; i++)
-            memcpy((char *)to + i * dtype_size(input->dtype), &one, dtype_size(input->dtype));
+        for (size_t i = 0; i < bytes / size; i++)
+            memcpy((char *)to + i * size, &one, size);
 }
 
 static enum status make_inputs(struct runner *r)

@@ -63,9 +63,15 @@ static bool is_clearing(const struct backend_stream *stream, cudaGraphNode_t nod
     return at >= first && at < first + COUNTERS_BYTES;
 }
 
-static size_t cleared_bytes(const struct clearing *c)
+static bool clears_all(const struct clearing *c)
 {
-    return c->memset.elementSize * c->memset.width * c->memset.height;
+    return c->memset.elementSize * c->memset.width * c->memset.height == COUNTERS_BYTES;
+}
+
+/* The counter that the cleared memory begins with. */
+static size_t number_of(const struct backend_stream *stream, const struct clearing *c)
+{
+    return (size_t)((char *)c->memset.dst - stream->counters) / CUDA_COUNTER_BYTES;
 }
 
 /* The node in front of it leads to the one behind it, and the node itself is no more. One that is
@@ -88,29 +94,25 @@ static cudaError_t take_out(cudaGraph_t graph, cudaGraphNode_t node)
     return code ? code : cudaGraphDestroyNode(node);
 }
 
-/* A counter that is cleared more than once is used more than once. */
+/* Leaves the node that clears all counters, of those that are used, and takes out the others. A
+ * counter that is cleared more than once is used more than once, and stays as it is. */
 static cudaError_t settle(const struct backend_stream *stream, cudaGraph_t graph,
                           const struct clearing *list, size_t n)
 {
-    uint8_t times[COUNTERS] = {0};
+    uint32_t times[COUNTERS] = {0};
     cudaError_t code = cudaSuccess;
-    for (int step = 0; step < 2; step++)
-        for (size_t i = 0; i < n && !code; i++) {
-            size_t at = (size_t)((char *)list[i].memset.dst - stream->counters);
-            uint8_t *seen = &times[at / CUDA_COUNTER_BYTES];
-            struct cudaMemsetParams all = {.dst = stream->counters,
-                                           .elementSize = 1,
-                                           .width =
-                                               (size_t)stream->counters_used * CUDA_COUNTER_BYTES,
-                                           .height = 1};
-            bool whole = cleared_bytes(&list[i]) == COUNTERS_BYTES;
-            if (step == 0)
-                *seen = (uint8_t)MIN(*seen + !whole, 2);
-            else if (whole)
-                code = cudaGraphMemsetNodeSetParams(list[i].node, &all);
-            else if (*seen == 1 && list[i].memset.value == 0)
-                code = take_out(graph, list[i].node);
-        }
+    const struct cudaMemsetParams used = {.dst = stream->counters,
+                                          .elementSize = 1,
+                                          .width =
+                                              (size_t)stream->counters_used * CUDA_COUNTER_BYTES,
+                                          .height = 1};
+    for (size_t i = 0; i < n; i++)
+        times[number_of(stream, &list[i])] += !clears_all(&list[i]);
+    for (size_t i = 0; i < n && !code; i++)
+        if (clears_all(&list[i]))
+            code = cudaGraphMemsetNodeSetParams(list[i].node, &used);
+        else if (times[number_of(stream, &list[i])] == 1 && list[i].memset.value == 0)
+            code = take_out(graph, list[i].node);
     return code;
 }
 

@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "engine/guard/internal.h"
 #include "engine/tune/spread.h"
@@ -109,10 +108,7 @@ static void find_meaning(const struct ir_graph *graph, uint32_t tensor, int hops
 
 static bool is_mask(const char *name)
 {
-    for (; *name; name++)
-        if (!strncasecmp(name, "mask", strlen("mask")))
-            return true;
-    return false;
+    return strcasestr(name, "mask") != NULL;
 }
 
 /* --- filling --- */

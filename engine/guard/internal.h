@@ -5,7 +5,7 @@
 #define INFERD_ENGINE_GUARD_INTERNAL_H
 
 #include "engine/guard/guard.h"
-#include "kernels/cpu/ref.h"
+#include "kernels/cpu/fast.h"
 
 /* --- values (value.c) --- */
 
@@ -24,7 +24,9 @@ enum { VALUE_PIECE = 1 << 16 }; /* elements that one thread takes at a time */
 /* Piece `piece` of the elements in their order, of so many (move.c). */
 struct tensor_view value_piece(const struct tensor_view *t, uint32_t piece);
 uint32_t value_pieces(const struct tensor_view *t);
-/* Between types and layouts (move.c): y is x. */
+/* The CPU's fastest kernels for what values are turned and cast by (move.c). */
+const struct fast_kernels *value_kernels(void);
+/* Brings x into y's type, and from one layout into the other (move.c). */
 void value_move(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
                 const struct tensor_view *y);
 

@@ -50,18 +50,20 @@ static enum status take_memory(struct layer_machine *m, size_t size, struct laye
             return STATUS_OK;
         }
     out->size = MAX(size, (size_t)1);
-    if (m->n_spare &&
-        backend->memory_alloc(m->device, MEMORY_DEVICE, out->size, "comparison", &out->at, NULL))
-        drop_spares(m);
-    return out->at ? STATUS_OK
-                   : backend->memory_alloc(m->device, MEMORY_DEVICE, out->size, "comparison",
-                                           &out->at, err);
+    enum status status =
+        backend->memory_alloc(m->device, MEMORY_DEVICE, out->size, "comparison", &out->at, err);
+    if (!status || m->n_spare == 0)
+        return status;
+    drop_spares(m);
+    return backend->memory_alloc(m->device, MEMORY_DEVICE, out->size, "comparison", &out->at, err);
 }
 
+/* Takes the memory back, if it is any. */
 static void give_memory(struct layer_machine *m, struct layer_memory memory)
 {
-    bool keep =
-        memory.at && m->n_spare < LAYER_SPARES && (m->spare_bytes + memory.size) >> 20 < SPARE_MIB;
+    bool keep = m->n_spare < LAYER_SPARES && (m->spare_bytes + memory.size) >> 20 < SPARE_MIB;
+    if (!memory.at)
+        return;
     if (!keep) {
         m->device->backend->memory_free(m->device, MEMORY_DEVICE, memory.at);
         return;
@@ -135,13 +137,10 @@ static void layer_cleanup(struct layer **at)
     if (l->op)
         backend->op_free(l->op);
     for (uint32_t i = 0; i < IR_MAX_INPUTS; i++)
-        if (l->inputs[i].at)
-            give_memory(l->machine, l->inputs[i]);
+        give_memory(l->machine, l->inputs[i]);
     for (uint32_t i = 0; i < IR_MAX_OUTPUTS; i++)
-        if (l->outputs[i].at)
-            give_memory(l->machine, l->outputs[i]);
-    if (l->workspace.at)
-        give_memory(l->machine, l->workspace);
+        give_memory(l->machine, l->outputs[i]);
+    give_memory(l->machine, l->workspace);
     ir_graph_free(l->sample);
     free(l);
 }

@@ -28,6 +28,13 @@ static size_t elements(const struct shape *shape)
     return shape_elements(shape, &n) ? n : 0;
 }
 
+const struct fast_kernels *value_kernels(void)
+{
+    const struct fast_kernels *list[FAST_MAX];
+    fast_kernels_list(list);
+    return list[0];
+}
+
 /* NULL: only the reference does it. */
 static typed_row cast_of(const struct fast_kernels *fast, enum dtype from, enum dtype to)
 {
@@ -74,24 +81,19 @@ static void cast_piece(void *user, uint32_t i)
 struct turning {
     const struct fast_kernels *fast;
     const struct tensor_view *x, *y;
-    bool back;                       /* into plain layout */
-    typed_row row;                   /* NULL: the types are the same */
-    int64_t channels, block, pixels; /* of one image; a block's channels lie side by side */
-    int64_t each, pieces;            /* pixels of a piece, pieces of a block */
+    bool back;             /* into plain layout */
+    typed_row row;         /* NULL: the types are the same */
+    int64_t block, pixels; /* channels that lie side by side; of an image */
+    int64_t each, pieces;  /* pixels of a piece, pieces of a block */
 };
 
 /* The channels that lie side by side; 0: none do, or zeros lie among them. */
 static int64_t block_of(enum ir_layout layout, int64_t channels)
 {
-    static const int64_t least[IR_LAYOUT_COUNT_] = {
-        [IR_LAYOUT_CHANNELS_LAST] = 1,   [IR_LAYOUT_CHANNELS_LAST_4] = 4,
-        [IR_LAYOUT_CHANNELS_LAST_8] = 8, [IR_LAYOUT_BLOCKED_8] = 8,
-        [IR_LAYOUT_BLOCKED_16] = 16,
-    };
-    bool blocked = layout == IR_LAYOUT_BLOCKED_8 || layout == IR_LAYOUT_BLOCKED_16;
-    if (!least[layout] || channels == 0 || channels % least[layout])
+    int64_t block = ir_layout_block(layout), multiple = ir_layout_multiple(layout);
+    if (multiple == 0 || channels % multiple)
         return 0;
-    return blocked ? least[layout] : channels;
+    return block ? block : channels;
 }
 
 /* to[c][r] = from[r][c] */
@@ -104,7 +106,7 @@ static void turn(const struct fast_kernels *fast, size_t size, const void *from,
         fast->transpose_32(from, from_row, to, to_row, rows, cols);
 }
 
-/* Into plain layout, some channels of all pixels after the other. */
+/* Into plain layout, a group of channels after another, so that it has long rows there. */
 static void cast_and_turn(const struct turning *t, const char *packed, char *plain, int64_t n)
 {
     uint32_t turned[TURNED];
@@ -154,32 +156,33 @@ static void turn_piece(void *user, uint32_t i)
                     MIN(most, end - at));
 }
 
+/* Whether there are kernels that turn and cast; sets `row`. */
+static bool can_turn(struct turning *t)
+{
+    const struct tensor_view *plain = t->back ? t->y : t->x;
+    size_t size = dtype_size(t->x->dtype);
+    if (t->x->dtype == t->y->dtype)
+        return size == sizeof(uint32_t) || (size == 1 && t->fast->bytes);
+    t->row = cast_of(t->fast, t->x->dtype, t->y->dtype);
+    return t->row && plain->dtype == DTYPE_F32 && t->block * TURNED_LEAST <= TURNED;
+}
+
 /* False: not in this way. */
 static bool turn_all(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
                      const struct tensor_view *y)
 {
-    const struct fast_kernels *list[FAST_MAX];
-    struct turning t = {.x = x, .y = y, .back = to == IR_LAYOUT_PLAIN};
-    size_t size = dtype_size(x->dtype), n = elements(&x->shape);
-    if ((from == IR_LAYOUT_PLAIN) == t.back || x->shape.rank < 3)
+    struct turning t = {.fast = value_kernels(), .x = x, .y = y, .back = to == IR_LAYOUT_PLAIN};
+    size_t n = elements(&x->shape);
+    if ((from == IR_LAYOUT_PLAIN) == t.back || x->shape.rank < 3 || n == 0)
         return false;
-    fast_kernels_list(list);
-    t.fast = list[0];
-    t.channels = x->shape.dim[1];
-    t.block = block_of(t.back ? from : to, t.channels);
-    if (t.block == 0 || n == 0)
+    int64_t images = x->shape.dim[0], channels = x->shape.dim[1];
+    t.block = block_of(t.back ? from : to, channels);
+    if (t.block == 0 || !can_turn(&t))
         return false;
-    if (x->dtype != y->dtype) {
-        t.row = cast_of(t.fast, x->dtype, y->dtype);
-        if (!t.row || (t.back ? y : x)->dtype != DTYPE_F32 || t.block * TURNED_LEAST > TURNED)
-            return false;
-    } else if (size != sizeof(uint32_t) && (size != 1 || !t.fast->bytes)) {
-        return false;
-    }
-    t.pixels = (int64_t)n / x->shape.dim[0] / t.channels;
+    t.pixels = (int64_t)n / images / channels;
     t.each = MAX(VALUE_PIECE / t.block, 1);
     t.pieces = (t.pixels + t.each - 1) / t.each;
-    int64_t pieces = x->shape.dim[0] * (t.channels / t.block) * t.pieces;
+    int64_t pieces = images * (channels / t.block) * t.pieces;
     if (pieces > UINT32_MAX)
         return false;
     spread((uint32_t)pieces, turn_piece, &t);
@@ -226,14 +229,12 @@ static void reformat(enum ir_layout from, enum ir_layout to, const struct tensor
 void value_move(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
                 const struct tensor_view *y)
 {
-    const struct fast_kernels *list[FAST_MAX];
     struct casting c = {.x = x, .y = y};
     if (!ir_layouts_agree(&x->shape, from, to)) {
         if (!turn_all(from, to, x, y))
             reformat(from, to, x, y);
         return;
     }
-    fast_kernels_list(list);
-    c.row = cast_of(list[0], x->dtype, y->dtype);
+    c.row = cast_of(value_kernels(), x->dtype, y->dtype);
     spread(value_pieces(x), cast_piece, &c);
 }

@@ -13,7 +13,6 @@
 #include "engine/guard/internal.h"
 #include "engine/tune/spread.h"
 #include "kernels/cpu/bytes.h"
-#include "kernels/cpu/fast.h"
 #include "kernels/cpu/ref.h"
 
 enum {
@@ -39,15 +38,10 @@ void *value_new(const struct ir_tensor *t)
     return value;
 }
 
-static size_t elements(const struct shape *shape)
-{
-    size_t n = 0;
-    return shape_elements(shape, &n) ? n : 0;
-}
-
 static size_t count(const struct ir_tensor *t)
 {
-    return elements(&t->shape);
+    size_t n = 0;
+    return shape_elements(&t->shape, &n) ? n : 0;
 }
 
 /* --- pieces --- */
@@ -88,23 +82,22 @@ static void quantize(const struct ir_scale *scale, bool back, const struct tenso
     (back ? ref_dequantize : ref_quantize)(scale->axis, x, &v.step, zero, y);
 }
 
-/* By the CPU's fast kernels. False: not between these types. */
+/* Does a piece by the CPU's fast kernels. False: not between these types. */
 static bool quantize_fast(const struct ir_scale *scale, const struct tensor_view *x,
                           const struct tensor_view *y)
 {
-    const struct fast_kernels *list[FAST_MAX];
+    const struct byte_kernels *kernels = value_kernels()->bytes;
     bool back = y->dtype == DTYPE_F32;
     enum dtype bytes = back ? x->dtype : y->dtype;
     enum byte_type type = bytes == DTYPE_I8 ? BYTE_I8 : BYTE_U8;
+    size_t n = (size_t)x->shape.dim[0];
     float step = scale->step[0], zero = scale->zero ? (float)scale->zero[0] : 0;
-    fast_kernels_list(list);
-    const struct byte_kernels *kernels = list[0]->bytes;
     if (!kernels || (bytes != DTYPE_I8 && bytes != DTYPE_U8) || (back ? y : x)->dtype != DTYPE_F32)
         return false;
     if (back)
-        kernels->widen[type](x->data, y->data, elements(&x->shape), step, zero);
+        kernels->widen[type](x->data, y->data, n, step, zero);
     else
-        kernels->narrow[type](x->data, y->data, elements(&x->shape), step, zero);
+        kernels->narrow[type](x->data, y->data, n, step, zero);
     return true;
 }
 

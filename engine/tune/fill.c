@@ -27,7 +27,6 @@ enum {
     AGAIN_ROUNDS = 8,                 /* most rounds for times that are not believed */
     AGAIN_PART = 2,                   /* these rounds take 1/2 of all runs before them at most, */
     AGAIN_NS_MIN = 500 * 1000 * 1000, /* or this much, whichever is more */
-    NEAR_PART = 4, /* of its time, by which a candidate near the best is behind it at most */
 };
 
 /* Bytes of the node's constants, or else of its outputs, as the tactic stores them. */
@@ -215,8 +214,13 @@ static int by_part(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-/* The wave's candidates of a kin, or the others, the best guesses of all nodes before the second
- * best. */
+/* Whether the option is one of the wave's candidates of a kin, or of its others. */
+static bool is_of(const struct tune_option *o, uint32_t wave, bool kin)
+{
+    return o->wave == wave && (o->tactic->kin != 0) == kin;
+}
+
+/* Such candidates, the best guesses of all nodes before the second best. */
 static uint32_t list_wave(struct tune_table *t, uint32_t wave, bool kin, struct tune_job *jobs)
 {
     uint32_t n = 0, most = 0;
@@ -225,7 +229,7 @@ static uint32_t list_wave(struct tune_table *t, uint32_t wave, bool kin, struct 
     for (uint32_t rank = 0; rank < most; rank++)
         for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
             struct tune_option *o = rank < e->n ? &e->options[rank] : NULL;
-            if (!o || o->wave != wave || (o->tactic->kin != 0) != kin || !is_open(e, o))
+            if (!o || !is_of(o, wave, kin) || !is_open(e, o))
                 continue;
             jobs[n] = (struct tune_job){.entry = e, .option = o, .number = n};
             n++;
@@ -335,7 +339,7 @@ static enum status time_wave(struct tune_table *t, struct tune_entry *e, uint32_
                              struct error *err)
 {
     for (uint32_t i = 0; i < e->n; i++) {
-        if (e->options[i].wave != wave || (e->options[i].tactic->kin != 0) != kin)
+        if (!is_of(&e->options[i], wave, kin))
             continue;
         if (is_open(e, &e->options[i])) {
             tune_table_report(t)->timed++;
@@ -435,7 +439,7 @@ static enum status time_again(struct tune_table *t, struct tune_entry *e, struct
     uint64_t best = tune_best(e);
     for (uint32_t i = 0; i < e->n && e->n > 1; i++) {
         struct tune_option *o = &e->options[i];
-        if (o->ran && o->rounds == 1 && o->ns - o->ns / NEAR_PART <= best)
+        if (o->ran && o->rounds == 1 && o->ns / 4 <= best / 3)
             TRY(run_again(t, e, o, err));
     }
     return STATUS_OK;
@@ -450,12 +454,15 @@ static uint64_t spent(struct tune_table *t)
     return ns;
 }
 
-/* What the device runs while candidates of a kin are compiled: the wave's others, or in a later
- * wave, which has none, a second round of what came close to the best. */
-static enum status run_meanwhile(struct tune_table *t, uint32_t wave, struct error *err)
+/* What the device runs while candidates of a kin are compiled: the wave's others. Later waves have
+ * hardly any, so that there is time for a second round of what came close to the best before. */
+static enum status run_meanwhile(struct tune_table *t, uint32_t wave, bool again, struct error *err)
 {
-    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
-        TRY(wave ? time_again(t, e, err) : time_wave(t, e, wave, false, err));
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
+        TRY(time_wave(t, e, wave, false, err));
+        if (again)
+            TRY(time_again(t, e, err));
+    }
     return STATUS_OK;
 }
 
@@ -471,17 +478,15 @@ static enum status fill_wave(struct tune_table *t, uint32_t wave, struct tune_jo
     n = list_wave(t, wave, true, jobs);
     TRY(tune_compile_begin(t, jobs, n, budget(t), &compiling, err));
     tune_phase_end(report, TUNE_COMPILE, since);
-    enum status status = wave && n == 0 ? STATUS_OK : run_meanwhile(t, wave, err);
+    enum status status = run_meanwhile(t, wave, wave && n, err);
     tune_phase_end(report, TUNE_TIME, since);
     enum status end_status = tune_compile_end(compiling, status ? NULL : err);
     tune_phase_end(report, TUNE_COMPILE, since);
     if (status || end_status)
         return status ? status : end_status;
     TRY(note_jobs(t, jobs, n, err));
-    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
-        TRY(wave ? time_wave(t, e, wave, false, err) : STATUS_OK);
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
         TRY(time_wave(t, e, wave, true, err));
-    }
     tune_phase_end(report, TUNE_TIME, since);
     return STATUS_OK;
 }

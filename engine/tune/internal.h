@@ -239,8 +239,9 @@ struct tune_job {
  * limit) no further job is begun. An error is one of memory or of the device. */
 enum status tune_compile(struct tune_table *table, struct tune_job *jobs, uint32_t n,
                          uint64_t budget_ns, struct error *err);
-/* The same while the caller does something else, that does not touch the jobs' options: other
- * threads begin, and the end waits for them and lends a hand. What begins must end. */
+/* The same while the caller does something else, which leaves the jobs' options alone. Other
+ * threads compile from the first call on; the second one, which must follow, takes part and waits
+ * for them. */
 struct tune_compiling;
 enum status tune_compile_begin(struct tune_table *table, struct tune_job *jobs, uint32_t n,
                                uint64_t budget_ns, struct tune_compiling **out, struct error *err);

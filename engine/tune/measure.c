@@ -38,7 +38,7 @@ enum {
     GRAPH_HOPELESS_FACTOR = 3,
     GRAPH_LONG_NS = 100000, /* a launch of which says enough of its time to be SLOW */
     ROUGH_PART = 4,         /* as STEADY_PART, for a slow candidate */
-    GRAPH_BEHIND_PART = 8,  /* slower than the best by this part: two samples that agree do */
+    GRAPH_BEHIND_PART = 8,  /* slower than the best by this part: two samples are enough */
     CHUNK_NS = 1000000, /* samples run this long between two calls of longest_wait, which is slow */
     GATHERINGS = 3,
     GATHER_NS = 100000, /* threads that need not wait for processors gather in less */
