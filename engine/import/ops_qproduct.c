@@ -5,14 +5,20 @@
  * If the weights are known and fit INT8 once their zero point is subtracted, the node becomes one
  * with 8-bit operands and INT32 sums, for which there are fast kernels. The other operand's zero
  * point z is subtracted afterwards: sum((x - z) w) = sum(x w) - z sum(w). All of this is exact,
- * modulo 2^32 as ONNX has it. Anything else is computed in fp64, which holds the sums exactly.
+ * modulo 2^32 as ONNX has it. Weights that do not fit keep a rest r of their zero point:
+ * sum(x (w - r)) = sum(x w) - r sum(x), and sum(x) is a product by weights of one. Anything else is
+ * computed in fp64, which holds the sums exactly.
  */
+#include <string.h>
+
 #include "engine/import/ops.h"
 #include "engine/import/window.h"
 
-/* Weights without their zero point, and the sum of the weights of each output channel. */
+/* Weights less their zero point, and the sum of the weights of each output channel. */
 struct byte_weights {
     uint32_t tensor, sums; /* INT8; INT32 [M], or [.., 1, N] for a product */
+    uint32_t rest;         /* what is still to be subtracted from the weights: INT32 [M] or [N];
+                              IR_NONE: nothing */
 };
 
 /* A sum of so many products of a 9-bit and an 8-bit number stays within 31 bits. */
@@ -58,16 +64,22 @@ static int64_t weight_at(const struct weight_order *o, int64_t outer, int64_t ch
     return base + (o->step == 1 ? channel * o->depth + k : k * o->step + channel);
 }
 
-/* Subtracts the zero point from the weights. False: a weight then does not fit. */
+/* Subtracts the zero point from the weights, or from UINT8 128 and from INT8 nothing, where `rests`
+ * [channels] gets the rest. False: a weight then does not fit. */
 static bool shift_weights(const struct mapper *m, const struct weight_order *o, uint32_t weights,
-                          uint32_t zero, int8_t *to, int32_t *sums)
+                          uint32_t zero, int32_t *rests, int8_t *to, int32_t *sums)
 {
     const struct ir_tensor *w = ir_tensor(m->graph, weights);
     const struct ir_tensor *z = zero == IR_NONE ? NULL : ir_tensor(m->graph, zero);
     bool each = z && !is_single(m, zero);
+    int64_t middle = w->dtype == DTYPE_U8 ? 128 : 0;
     for (int64_t i = 0; i < o->outer * o->channels; i++) {
         int64_t channel = i % o->channels, sum = 0;
         int64_t off = z ? map_element_int(z, each ? (size_t)channel : 0) : 0;
+        if (rests) {
+            rests[channel] = (int32_t)(off - middle);
+            off = middle;
+        }
         for (int64_t k = 0; k < o->depth; k++) {
             size_t at = (size_t)weight_at(o, i / o->channels, channel, k);
             int64_t value = map_element_int(w, at) - off;
@@ -81,7 +93,7 @@ static bool shift_weights(const struct mapper *m, const struct weight_order *o, 
     return true;
 }
 
-/* Reads weights as bytes. False, without failing: they are not known, or too wide for INT8. */
+/* Reads weights as bytes. False, without failing: they are not known. */
 static bool read_weights(struct mapper *m, uint32_t weights, uint32_t zero,
                          const struct weight_order *o, const struct shape *sums_shape,
                          struct byte_weights *out)
@@ -91,14 +103,39 @@ static bool read_weights(struct mapper *m, uint32_t weights, uint32_t zero,
         (zero != IR_NONE && (!is_known(m, zero) || (!is_single(m, zero) &&
                                                     (zs->rank != 1 || zs->dim[0] != o->channels)))))
         return false;
-    const struct shape shape = *map_shape(m, weights);
+    const struct shape shape = *map_shape(m, weights), each = {.rank = 1, .dim = {o->channels}};
     int8_t *to = emit_room(m, &shape, DTYPE_I8);
     int32_t *sums = emit_room(m, sums_shape, DTYPE_I32);
-    if (!to || !sums || !shift_weights(m, o, weights, zero, to, sums))
+    *out = (struct byte_weights){.rest = IR_NONE};
+    if (!to || !sums)
         return false;
+    if (!shift_weights(m, o, weights, zero, NULL, to, sums)) {
+        int32_t *rests = emit_room(m, &each, DTYPE_I32);
+        if (!rests || !shift_weights(m, o, weights, zero, rests, to, sums))
+            return false;
+        out->rest = emit_constant(m, DTYPE_I32, &each, rests);
+    }
     out->tensor = emit_constant(m, DTYPE_I8, &shape, to);
     out->sums = emit_constant(m, DTYPE_I32, sums_shape, sums);
     return !map_failed(m);
+}
+
+/* Makes weights of one, with which a product sums its other operand. */
+static struct byte_weights emit_ones(struct mapper *m, const struct shape *shape,
+                                     const struct shape *sums_shape, int64_t depth)
+{
+    int8_t *to = emit_room(m, shape, DTYPE_I8);
+    int32_t *sums = emit_room(m, sums_shape, DTYPE_I32);
+    size_t n = 0, n_sums = 0;
+    struct byte_weights ones = {IR_NONE, IR_NONE, IR_NONE};
+    if (!to || !sums || !shape_elements(shape, &n) || !shape_elements(sums_shape, &n_sums))
+        return ones;
+    memset(to, 1, n);
+    for (size_t i = 0; i < n_sums; i++)
+        sums[i] = (int32_t)depth;
+    ones.tensor = emit_constant(m, DTYPE_I8, shape, to);
+    ones.sums = emit_constant(m, DTYPE_I32, sums_shape, sums);
+    return ones;
 }
 
 /* Makes -z sums, INT32 [n]; IR_NONE if that is nothing. */
@@ -181,67 +218,90 @@ static uint32_t emit_seen(struct mapper *m, uint32_t x, const struct byte_weight
     return emit_conv_in(m, emit_constant(m, DTYPE_U8, &shape, ones), by->tensor, IR_NONE, w);
 }
 
+/* Makes the INT32 sums of x without its zero point, times the weights but for their rest. */
+static uint32_t emit_conv_sums(struct mapper *m, uint32_t x, uint32_t x_zero,
+                               const struct byte_weights *by, struct window w)
+{
+    int64_t z;
+    if (known_zero(m, x_zero, &z)) {
+        uint32_t bias = known_bias(m, z, by->sums, map_shape(m, by->sums)->dim[0]);
+        if (z)
+            x = emit_padded(m, x, z, &w);
+        return emit_conv_in(m, x, by->tensor, bias, &w);
+    }
+    uint32_t acc = emit_conv_in(m, x, by->tensor, IR_NONE, &w);
+    x_zero = emit_reshape(m, x_zero, &(struct shape){.rank = 0});
+    return emit_less(m, acc, x_zero, emit_seen(m, x, by, &w));
+}
+
 /* Makes the INT32 sums of a convolution of bytes. False, without failing: the node cannot be
  * one. */
 static bool emit_byte_conv(struct mapper *m, uint32_t x, uint32_t x_zero, uint32_t weights,
                            uint32_t w_zero, uint32_t *out)
 {
-    const struct shape *shape = map_shape(m, weights);
+    struct shape shape = *map_shape(m, weights);
     struct window w;
     struct byte_weights by;
-    int64_t z;
-    if (map_failed(m) || !is_byte(m, x) || shape->rank < 3 || map_shape(m, x)->rank < 3 ||
+    if (map_failed(m) || !is_byte(m, x) || shape.rank < 3 || map_shape(m, x)->rank < 3 ||
         (x_zero != IR_NONE && !is_single(m, x_zero)))
         return false;
-    int64_t depth = map_product(m, shape, 1, shape->rank), channels = shape->dim[0];
+    int64_t depth = map_product(m, &shape, 1, shape.rank), channels = shape.dim[0];
     const struct weight_order order = {1, channels, depth, 1};
-    const struct shape sums = {.rank = 1, .dim = {channels}};
+    struct shape sums = {.rank = 1, .dim = {channels}};
     if (!read_weights(m, weights, w_zero, &order, &sums, &by))
         return false;
     window_read(m, x, weights, &w);
     window_auto_pad(m, x, &w);
     if (map_failed(m))
         return false;
-    if (known_zero(m, x_zero, &z)) {
-        uint32_t bias = known_bias(m, z, by.sums, channels);
-        if (z)
-            x = emit_padded(m, x, z, &w);
-        *out = emit_conv_in(m, x, by.tensor, bias, &w);
-        return true;
+    *out = emit_conv_sums(m, x, x_zero, &by, w);
+    if (by.rest != IR_NONE) {
+        if (map_attr_int(m, "group", 1) == 1)
+            shape.dim[0] = sums.dim[0] = 1; /* all channels have the same sum */
+        const struct byte_weights ones = emit_ones(m, &shape, &sums, depth);
+        *out = emit_less(m, *out, emit_along(m, by.rest, 1, shape.rank),
+                         emit_conv_sums(m, x, x_zero, &ones, w));
     }
-    uint32_t acc = emit_conv_in(m, x, by.tensor, IR_NONE, &w);
-    x_zero = emit_reshape(m, x_zero, &(struct shape){.rank = 0});
-    *out = emit_less(m, acc, x_zero, emit_seen(m, x, &by, &w));
     return true;
 }
 
 /* --- product --- */
 
+/* As emit_conv_sums, of a [.., M, K] and weights [.., K, N]. */
+static uint32_t emit_matmul_sums(struct mapper *m, uint32_t a, uint32_t a_zero,
+                                 const struct byte_weights *by)
+{
+    uint32_t rank = map_shape(m, by->tensor)->rank, rank_a = map_shape(m, a)->rank;
+    int64_t z, n = map_shape(m, by->tensor)->dim[rank - 1];
+    if (known_zero(m, a_zero, &z) && (!z || rank == 2))
+        return emit_matmul(m, a, by->tensor, known_bias(m, z, by->sums, n));
+    if (is_single(m, a_zero) && rank == 2)
+        return emit_matmul(m, a, by->tensor, emit_bias(m, a_zero, by->sums, n));
+    a_zero = emit_along(m, a_zero, rank_a - 2, rank_a);
+    return emit_less(m, emit_matmul(m, a, by->tensor, IR_NONE), a_zero, by->sums);
+}
+
 static bool emit_byte_matmul(struct mapper *m, uint32_t a, uint32_t a_zero, uint32_t b,
                              uint32_t b_zero, uint32_t *out)
 {
-    const struct shape *bs = map_shape(m, b), *as = map_shape(m, a);
+    const struct shape *as = map_shape(m, a);
+    struct shape bs = *map_shape(m, b);
     struct byte_weights by;
-    int64_t z;
-    if (map_failed(m) || !is_byte(m, a) || as->rank < 2 || bs->rank < 2)
+    if (map_failed(m) || !is_byte(m, a) || as->rank < 2 || bs.rank < 2)
         return false;
-    uint32_t rank = bs->rank, rank_a = as->rank;
-    const struct weight_order order = {map_product(m, bs, 0, rank - 2), bs->dim[rank - 1],
-                                       bs->dim[rank - 2], bs->dim[rank - 1]};
-    struct shape sums = *bs;
+    uint32_t rank = bs.rank;
+    const struct weight_order order = {map_product(m, &bs, 0, rank - 2), bs.dim[rank - 1],
+                                       bs.dim[rank - 2], bs.dim[rank - 1]};
+    struct shape sums = bs;
     sums.dim[rank - 2] = 1;
     if (map_failed(m) || order.step == 1 || !read_weights(m, b, b_zero, &order, &sums, &by))
         return false;
-    if (known_zero(m, a_zero, &z) && (!z || rank == 2)) {
-        *out = emit_matmul(m, a, by.tensor, known_bias(m, z, by.sums, order.channels));
-        return true;
+    *out = emit_matmul_sums(m, a, a_zero, &by);
+    if (by.rest != IR_NONE) {
+        bs.dim[rank - 1] = sums.dim[rank - 1] = 1;
+        const struct byte_weights ones = emit_ones(m, &bs, &sums, order.depth);
+        *out = emit_less(m, *out, by.rest, emit_matmul_sums(m, a, a_zero, &ones));
     }
-    if (is_single(m, a_zero) && rank == 2) {
-        *out = emit_matmul(m, a, by.tensor, emit_bias(m, a_zero, by.sums, order.channels));
-        return true;
-    }
-    a_zero = emit_along(m, a_zero, rank_a - 2, rank_a);
-    *out = emit_less(m, emit_matmul(m, a, by.tensor, IR_NONE), a_zero, by.sums);
     return true;
 }
 

@@ -80,6 +80,8 @@ class Products(unittest.TestCase):
     def test_matmul_integer(self):
         for a_type, b_type, b_zero, known in [(np.uint8, np.int8, 0, True),
                                               (np.uint8, np.uint8, 128, True),
+                                              (np.uint8, np.uint8, 101, True),
+                                              (np.int8, np.int8, -77, True),
                                               (np.int8, np.int8, 3, False),
                                               (np.uint8, np.uint8, 7, False)]:
             a, b = self.integers(a_type, 2, 9, 40), self.integers(b_type, 40, 24)
@@ -108,23 +110,43 @@ class Products(unittest.TestCase):
                 np.testing.assert_array_equal(y, want.astype(np.int32))
 
     def test_zero_points_of_rows_and_columns(self):
-        a, b = self.integers(np.uint8, 6, 16), self.integers(np.int8, 16, 5) // 2
-        za, zb = self.integers(np.uint8, 6), self.integers(np.int8, 5) // 2
-        want = (a.astype(np.int64) - za[:, None]) @ (b.astype(np.int64) - zb)
-        node = helper.make_node("MatMulInteger", ["a", "b", "za", "zb"], ["y"])
-        y, = run([node], {"a": a}, {"b": b, "za": za, "zb": zb}, {"y": TensorProto.INT32})
-        np.testing.assert_array_equal(y, want.astype(np.int32))
+        for dtype, part in [(np.int8, 2), (np.int8, 1), (np.uint8, 1)]:
+            a, b = self.integers(np.uint8, 6, 16), self.integers(dtype, 16, 5) // part
+            za, zb = self.integers(np.uint8, 6), self.integers(dtype, 5) // part
+            want = (a.astype(np.int64) - za[:, None]) @ (b.astype(np.int64) - zb)
+            node = helper.make_node("MatMulInteger", ["a", "b", "za", "zb"], ["y"])
+            y, = run([node], {"a": a}, {"b": b, "za": za, "zb": zb}, {"y": TensorProto.INT32})
+            np.testing.assert_array_equal(y, want.astype(np.int32))
+
+    def test_weights_with_a_wide_zero_point(self):
+        """Differences of nine bits, in a batch of products, the other zero point known or not."""
+        a, b = self.integers(np.uint8, 3, 6, 16), self.integers(np.uint8, 3, 16, 5)
+        for za in (0, 9):
+            want = (a.astype(np.int64) - za) @ (b.astype(np.int64) - 60)
+            held = {"b": b, "zb": np.asarray(60, np.uint8), "za": np.asarray(za, np.uint8)}
+            for given in ((), ("za",)):
+                node = helper.make_node("MatMulInteger", ["a", "b", "za", "zb"], ["y"])
+                inputs = {"a": a, **{name: held[name] for name in given}}
+                constants = {name: x for name, x in held.items() if name not in given}
+                y, = run([node], inputs, constants, {"y": TensorProto.INT32})
+                np.testing.assert_array_equal(y, want.astype(np.int32))
 
     def test_conv_integer(self):
-        for x_type, group, stride, known in [(np.uint8, 1, 1, True), (np.uint8, 4, 2, True),
-                                             (np.int8, 1, 2, True), (np.uint8, 1, 1, False),
-                                             (np.int8, 4, 1, True), (np.uint8, 2, 2, True)]:
-            x, w = self.integers(x_type, 2, 8, 11, 9), self.integers(np.int8, 12, 8 // group, 3, 3)
-            zx = self.integers(x_type, 1)[0]
-            want = conv(x.astype(np.int64) - int(zx), w, 1, stride, group)
-            node = helper.make_node("ConvInteger", ["x", "w", "zx"], ["y"], group=group,
+        each = self.integers(np.uint8, 12)
+        for x_type, group, stride, known, w_type, zw in [
+                (np.uint8, 1, 1, True, np.int8, 0), (np.uint8, 4, 2, True, np.int8, 0),
+                (np.int8, 1, 2, True, np.int8, 0), (np.uint8, 1, 1, False, np.int8, 0),
+                (np.int8, 4, 1, True, np.int8, 0), (np.uint8, 2, 2, True, np.int8, 0),
+                (np.uint8, 1, 1, True, np.uint8, 77), (np.uint8, 1, 2, False, np.uint8, 77),
+                (np.int8, 4, 1, False, np.uint8, 200), (np.uint8, 4, 2, True, np.int8, -90),
+                (np.uint8, 1, 1, False, np.uint8, each), (np.uint8, 2, 1, True, np.uint8, each)]:
+            x, w = self.integers(x_type, 2, 8, 11, 9), self.integers(w_type, 12, 8 // group, 3, 3)
+            zx, zw = self.integers(x_type, 1)[0], np.asarray(zw, w_type)
+            less = w.astype(np.int64) - zw.reshape(-1, 1, 1, 1)
+            want = conv(x.astype(np.int64) - int(zx), less, 1, stride, group)
+            node = helper.make_node("ConvInteger", ["x", "w", "zx", "zw"], ["y"], group=group,
                                     pads=[1, 1, 1, 1], strides=[stride, stride])
-            inputs, constants = {"x": x}, {"w": w}
+            inputs, constants = {"x": x}, {"w": w, "zw": zw}
             (constants if known else inputs)["zx"] = zx.reshape(())
             y, = run([node], inputs, constants, {"y": TensorProto.INT32})
             np.testing.assert_array_equal(y, want.astype(np.int32))

@@ -34,8 +34,8 @@ static const struct refusal odd[] = {
      "slice reshape slice cast roi_pool: FP32 [3,2,2,3]"},
     {"MaxUnpool", 11, "x1,1,2 b1,1,2", "kernel_shape=2 strides=2",
      "expand reshape reshape scatter_elements reshape: FP32 [1,1,4]"},
-    /* 8-bit operands that no fast product takes */
-    {"MatMulInteger", 10, "u2,3 U3,2 - z250", "", "cast cast cast binary matmul cast: INT32 [2,2]"},
+    /* 8-bit operands that one fast product does not take */
+    {"MatMulInteger", 10, "u2,3 U3,2 - z250", "", "matmul matmul binary binary: INT32 [2,2]"},
     {"ConvInteger", 10, "u1,2,5 U3,2,3 u2", "",
      "cast cast reshape binary cast conv cast: INT32 [1,3,3]"},
     {"ConvInteger", 10, "u1,2,4,5 U3,2,3,3 z7", "pads=0,1,0,1", "pad conv: INT32 [1,3,2,5]"},
