@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "base/restart.h"
 #include "daemon/child_confine.h"
 
 enum { ARGS_MAX = 64, ARGS_OF_INPUT = 6, PLUGINS_OF_BUILD = 16 };
@@ -205,7 +206,7 @@ char **child_environment_new(void)
 {
     /* Waiting threads must sleep, and inferctl would otherwise start itself again to have them do
      * so. The driver must cache nothing in files. A leak check would have to trace the process. */
-    static const char *const own[] = {"OMP_WAIT_POLICY=passive", "GOMP_SPINCOUNT=1000",
+    static const char *const own[] = {"OMP_WAIT_POLICY=passive", "GOMP_SPINCOUNT=" RESTART_SPINS,
                                       "CUDA_CACHE_DISABLE=1", "LSAN_OPTIONS=detect_leaks=0"};
     size_t n = 0, used = 0;
     while (environ && environ[n])
