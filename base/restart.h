@@ -11,7 +11,7 @@
 #ifndef INFERD_BASE_RESTART_H
 #define INFERD_BASE_RESTART_H
 
-/* Turns of the loop in which libgomp waits: 11 ns each where `pause` takes 40 cycles, 45 where it
+/* Turns of the loop in which libgomp waits: 11 ns each where a pause takes 40 cycles, 45 where it
  * takes 140. With 1000, MobileNet v3 took 5.4 ms on two threads where it takes 3.6. */
 #define RESTART_SPINS "8000"
 

@@ -155,10 +155,13 @@ static void print_fusion(const struct build_report *report, bool all)
                    passes[i].what);
 }
 
-static void print_widened(const struct build_report *report)
+static void print_weights(const struct build_report *report)
 {
     if (report->widened)
         printf("  16-bit floats: %u tensors are FP32 in the plan\n", report->widened);
+    if (report->dropped)
+        printf("  weights: %llu that are nothing beside others of their tensor are 0\n",
+               (unsigned long long)report->dropped);
 }
 
 /* "  ranges: 52 tensors and 53 weights have one; of 122 given 51 are used, ..." */
@@ -242,7 +245,7 @@ void build_report_print(const struct plan *plan, const struct build_report *repo
     for (uint32_t i = 0; i < f.n; i++)
         device = device || strcmp(f.list[i].backend, "cpu") != 0;
     print_sizes(plan);
-    print_widened(report);
+    print_weights(report);
     print_fusion(report, all);
     print_ranges(&report->ranges);
     print_where(&f);

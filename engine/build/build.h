@@ -42,6 +42,7 @@ struct build_report {
     uint32_t imported, fused; /* nodes of one profile: as imported, and after the passes */
     struct pass_tally passes[PASS_COUNT];
     uint32_t widened;                       /* tensors of 16-bit floats that are FP32 in the plan */
+    uint64_t dropped;                       /* weights so small that they are 0 (tiny.h) */
     uint32_t timed, disturbed;              /* candidates of all profiles, as in tune_report */
     uint32_t from_cache, given_up;          /* the same */
     struct tune_effort effort;              /* of all profiles */

@@ -5,6 +5,7 @@
 
 #include "base/compiler.h"
 #include "engine/build/ragged.h"
+#include "engine/build/tiny.h"
 #include "engine/build/widen.h"
 #include "engine/passes/pass.h"
 #include "engine/tune/pin.h"
@@ -76,6 +77,8 @@ enum status build_fuse(struct ir_graph *graph, const struct build_options *optio
     if (options->device && options->device->backend->features & BACKEND_WIDENS)
         TRY(build_widen(graph, &report->widened, err));
     TRY(passes_run(graph, &context, err));
+    if (options->device && options->device->backend->host_memory)
+        TRY(build_drop_tiny(graph, &report->dropped, err));
     report->fused = graph->n_nodes;
     memcpy(report->passes, context.tally, sizeof(report->passes));
     return STATUS_OK;
