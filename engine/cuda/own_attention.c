@@ -166,9 +166,25 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     return own_op_new(&made.base, sizeof(made), out, err);
 }
 
+/* One pass over few keys. On an H200 it took 106 us of 2,048 windows of 49 keys with a bias, where
+ * cuDNN's first engine takes 320; with more keys than these the two are equal. */
+static bool leads(const struct cuda_device *device, const struct ir_graph *graph,
+                  const struct ir_node *node)
+{
+    enum { KEYS = 256 };
+    struct cuda_attention at;
+    if (!cuda_attention_read(graph, node, DTYPE_F16, &at) || at.k.dim[2] > KEYS)
+        return false;
+    struct kernel_call call = own_call_dry(device, 0);
+    struct kernel_attention a = arguments(&at, true, NULL);
+    int32_t choice = kernel_attention_choice(&call, &a);
+    return choice && choice != KERNEL_ATTENTION_PLAIN && choice != KERNEL_ATTENTION_SPLIT;
+}
+
 const struct cuda_family cuda_family_own_attention = {
     .id = CUDA_FAMILY_OWN_ATTENTION,
     .scales = true,
+    .leads = leads,
     .candidates = candidates,
     .prepare = prepare,
 };
