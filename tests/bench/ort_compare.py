@@ -21,6 +21,7 @@ import tempfile
 import time
 
 import numpy as np
+import onnx
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ZOO = os.path.join(HERE, os.pardir, "zoo")
@@ -41,11 +42,16 @@ def run(command):
 
 
 def draw(path, batch):
-    """The sample beside the file, its instances repeated up to the batch, or the zoo's inputs."""
+    """The sample beside the file, its instances repeated up to the batch, or the zoo's inputs. An
+    input whose first dimension the file fixes stays as it is."""
     if not shared.sample_path(path).exists():
         return inputs.make(path, batch)
     feeds, _, _ = shared.sample_of(path)
-    return {name: np.resize(x, (batch, *x.shape[1:])) for name, x in feeds.items()}
+    graph = onnx.load(path, load_external_data=False).graph
+    fixed = {v.name for v in graph.input if not v.type.tensor_type.shape.dim[:1] or
+             v.type.tensor_type.shape.dim[0].HasField("dim_value")}
+    return {name: x if name in fixed else np.resize(x, (batch, *x.shape[1:]))
+            for name, x in feeds.items()}
 
 
 class Theirs:

@@ -26,13 +26,14 @@ DEFAULT = ("bert,roberta,distilbert,gpt2,t5_encoder,clip_text,clip_vision,whispe
            "swin_t,convnext_tiny,mobilenet_v2,mobilenet_v3_large,mnasnet1_0,efficientnet_b0,"
            "regnet_y_400mf,shufflenet_v2_x1_0,densenet121,resnext50_32x4d,inception_v3,vgg16,"
            "fcn_resnet50,deeplabv3_mobilenet_v3_large,maxvit_t,lstm")
-THREADS = "2"  # of a process: exports and compilations of some run side by side
 
 
 def environment(args):
     """Caches in the folder of this run; a choice that Triton made there may be used again."""
     work = pathlib.Path(args.work).resolve()
-    return {**os.environ, "OMP_NUM_THREADS": THREADS, "TORCHINDUCTOR_COMPILE_THREADS": THREADS,
+    # of a process: exports and compilations of some run side by side
+    threads = str(max(2, len(os.sched_getaffinity(0)) // args.jobs))
+    return {**os.environ, "OMP_NUM_THREADS": threads, "TORCHINDUCTOR_COMPILE_THREADS": threads,
             "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
             "TRITON_CACHE_DIR": str(work / "triton"), "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false"}
