@@ -17,12 +17,15 @@
 /* Weights less their zero point, and the sum of the weights of each output channel. */
 struct byte_weights {
     uint32_t tensor, sums; /* INT8; INT32 [M], or [.., 1, N] for a product */
-    uint32_t rest;         /* what is still to be subtracted from the weights: INT32 [M] or [N];
-                              IR_NONE: nothing */
+    uint32_t rest;         /* what is still to be subtracted from the weights: INT32, one number
+                              or [M], [N]; IR_NONE: nothing */
 };
 
 /* A sum of so many products of a 9-bit and an 8-bit number stays within 31 bits. */
 enum { DEPTH_MAX = 65536 };
+
+/* So many sums of seen weights are known when the plan is built; more are computed in each run. */
+enum { SEEN_MAX = 1 << 20 };
 
 static bool is_byte(const struct mapper *m, uint32_t tensor)
 {
@@ -65,7 +68,7 @@ static int64_t weight_at(const struct weight_order *o, int64_t outer, int64_t ch
 }
 
 /* Subtracts the zero point from the weights, or from UINT8 128 and from INT8 nothing, where `rests`
- * [channels] gets the rest. False: a weight then does not fit. */
+ * gets the rest of each number of the zero point. False: a weight then does not fit. */
 static bool shift_weights(const struct mapper *m, const struct weight_order *o, uint32_t weights,
                           uint32_t zero, int32_t *rests, int8_t *to, int32_t *sums)
 {
@@ -77,7 +80,7 @@ static bool shift_weights(const struct mapper *m, const struct weight_order *o, 
         int64_t channel = i % o->channels, sum = 0;
         int64_t off = z ? map_element_int(z, each ? (size_t)channel : 0) : 0;
         if (rests) {
-            rests[channel] = (int32_t)(off - middle);
+            rests[each ? channel : 0] = (int32_t)(off - middle);
             off = middle;
         }
         for (int64_t k = 0; k < o->depth; k++) {
@@ -103,13 +106,15 @@ static bool read_weights(struct mapper *m, uint32_t weights, uint32_t zero,
         (zero != IR_NONE && (!is_known(m, zero) || (!is_single(m, zero) &&
                                                     (zs->rank != 1 || zs->dim[0] != o->channels)))))
         return false;
-    const struct shape shape = *map_shape(m, weights), each = {.rank = 1, .dim = {o->channels}};
+    const struct shape shape = *map_shape(m, weights);
     int8_t *to = emit_room(m, &shape, DTYPE_I8);
     int32_t *sums = emit_room(m, sums_shape, DTYPE_I32);
     *out = (struct byte_weights){.rest = IR_NONE};
     if (!to || !sums)
         return false;
     if (!shift_weights(m, o, weights, zero, NULL, to, sums)) {
+        bool single = zero == IR_NONE || is_single(m, zero);
+        const struct shape each = {.rank = 1, .dim = {single ? 1 : o->channels}};
         int32_t *rests = emit_room(m, &each, DTYPE_I32);
         if (!rests || !shift_weights(m, o, weights, zero, rests, to, sums))
             return false;
@@ -197,6 +202,76 @@ static uint32_t emit_padded(struct mapper *m, uint32_t x, int64_t zero, struct w
     return emit_end(m, node);
 }
 
+/* The sizes of a convolution's output, and how many places it has in one channel. */
+struct places {
+    int64_t size[WINDOW_MAX], n, taps;
+};
+
+static struct places places_of(const struct shape *x, const struct window *w)
+{
+    struct places p = {.n = 1, .taps = 1};
+    for (uint32_t i = 0; i < w->n; i++) {
+        int64_t padded = x->dim[2 + i] + w->pads[i] + w->pads[w->n + i];
+        p.size[i] = (padded - window_extent(w, i)) / w->strides[i] + 1;
+        p.n *= p.size[i];
+        p.taps *= w->kernel[i];
+    }
+    return p;
+}
+
+/* Whether the tap of an output's place lies inside the image. */
+static bool is_inside(const struct shape *x, const struct window *w, const struct places *p,
+                      int64_t place, int64_t tap)
+{
+    for (uint32_t i = w->n; i-- > 0;) {
+        int64_t at =
+            place % p->size[i] * w->strides[i] - w->pads[i] + tap % w->kernel[i] * w->dilations[i];
+        if (at < 0 || at >= x->dim[2 + i])
+            return false;
+        place /= p->size[i];
+        tap /= w->kernel[i];
+    }
+    return true;
+}
+
+/* Sums the weights of each channel and tap into by_tap [taps, channels]. */
+static void sum_taps(const int8_t *weights, const struct shape *w, int64_t taps, int32_t *by_tap)
+{
+    int64_t channels = w->dim[0], depth = w->dim[1];
+    memset(by_tap, 0, (size_t)(taps * channels) * sizeof(*by_tap));
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t k = 0; k < depth; k++)
+            for (int64_t t = 0; t < taps; t++)
+                by_tap[t * channels + c] += weights[(c * depth + k) * taps + t];
+}
+
+/* Computes what emit_seen says, INT32 [1, M, ..]; IR_NONE: it would be too large. */
+static uint32_t known_seen(struct mapper *m, uint32_t x, const struct byte_weights *by,
+                           const struct window *w)
+{
+    const struct shape *xs = map_shape(m, x);
+    const struct ir_tensor *t = ir_tensor(m->graph, by->tensor);
+    const struct places p = places_of(xs, w);
+    int64_t channels = t->shape.dim[0];
+    struct shape shape = {.rank = xs->rank, .dim = {1, channels}};
+    const struct shape taps = {.rank = 2, .dim = {p.taps, channels}};
+    if (p.n <= 0 || p.n > SEEN_MAX / channels)
+        return IR_NONE;
+    for (uint32_t i = 0; i < w->n; i++)
+        shape.dim[2 + i] = p.size[i];
+    int32_t *to = emit_room(m, &shape, DTYPE_I32), *by_tap = emit_room(m, &taps, DTYPE_I32);
+    if (!to || !by_tap)
+        return IR_NONE;
+    sum_taps(t->data, &t->shape, p.taps, by_tap);
+    memset(to, 0, (size_t)(p.n * channels) * sizeof(*to));
+    for (int64_t place = 0; place < p.n; place++)
+        for (int64_t tap = 0; tap < p.taps; tap++)
+            if (is_inside(xs, w, &p, place, tap))
+                for (int64_t c = 0; c < channels; c++)
+                    to[c * p.n + place] += by_tap[tap * channels + c];
+    return emit_constant(m, DTYPE_I32, &shape, to);
+}
+
 /* For each output, the sum of the weights whose taps lie inside the image; without padding that is
  * the sum of all. */
 static uint32_t emit_seen(struct mapper *m, uint32_t x, const struct byte_weights *by,
@@ -208,13 +283,15 @@ static uint32_t emit_seen(struct mapper *m, uint32_t x, const struct byte_weight
         any = any || w->pads[i];
     if (!any)
         return emit_along(m, by->sums, 1, shape.rank);
+    uint32_t seen = map_failed(m) ? IR_NONE : known_seen(m, x, by, w);
+    if (seen != IR_NONE)
+        return seen;
     shape.dim[0] = 1;
     uint8_t *ones = emit_room(m, &shape, DTYPE_U8);
     size_t n = 0;
     if (!ones || !shape_elements(&shape, &n))
         return IR_NONE;
-    for (size_t i = 0; i < n; i++)
-        ones[i] = 1;
+    memset(ones, 1, n);
     return emit_conv_in(m, emit_constant(m, DTYPE_U8, &shape, ones), by->tensor, IR_NONE, w);
 }
 

@@ -476,10 +476,13 @@ def integer_conv(g):
     q = g.op("QuantizeLinear", v, scale, zero)
     k = [min(n, g.choice([1, 2, 3])) for n in v.shape[2:]]
     group = g.choice([1, v.shape[1]])
-    weights = g.numbers([group * g.size(4), v.shape[1] // group, *k], np.uint8, low=0, high=9)
-    y = g.op("ConvInteger", q, g.constant(weights), zero, group=group,
+    # with their zero point the second ones need nine bits
+    low, high, w_zero, small = g.choice([(0, 9, 0, 0.25), (0, 255, 101, 0.01)])
+    weights = g.numbers([group * g.size(4), v.shape[1] // group, *k], np.uint8, low=low, high=high)
+    extra = [g.constant(np.array(w_zero, np.uint8))] if w_zero else []
+    y = g.op("ConvInteger", q, g.constant(weights), zero, *extra, group=group,
              pads=[g.integer(0, n - 1) for n in k + k])
-    return g.op("Mul", g.op("Cast", y, to=FLOAT), scale)
+    return g.op("Mul", g.op("Cast", y, to=FLOAT), g.constant(np.float32(small)))
 
 
 def there_and_back(g, v, kind, low=0.02, high=0.1):
