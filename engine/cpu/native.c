@@ -72,6 +72,13 @@ static const bool scaled_in_layouts[IR_OP_COUNT_] = {
     [IR_OP_REDUCE] = true,
 };
 
+/* ... of INT32, in rows of channels, as products of bytes have their sums. */
+static const bool sums_in_layouts[IR_OP_COUNT_] = {
+    [IR_OP_UNARY] = true,
+    [IR_OP_BINARY] = true,
+    [IR_OP_CAST] = true,
+};
+
 bool native_takes(enum ir_op op)
 {
     return (uint32_t)op < IR_OP_COUNT_ && (makers[op] || scaled_makers[op]);
@@ -127,7 +134,9 @@ static bool in_layout(const struct ir_graph *graph, const struct ir_node *node,
         return false;
     if (scaled && scaled_in_layouts[node->op])
         return true;
-    return in_layouts[node->op] &&
+    bool sums = !scaled && layout == IR_LAYOUT_CHANNELS_LAST &&
+                ir_tensor(graph, node->inputs[0])->dtype == DTYPE_I32;
+    return (in_layouts[node->op] || (sums && sums_in_layouts[node->op])) &&
            native_has_layout(&ir_tensor(graph, node->outputs[0])->shape, layout);
 }
 

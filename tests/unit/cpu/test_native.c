@@ -78,6 +78,8 @@ static enum status run_one(void *user, const struct tactic *tactic, struct error
 {
     struct visits *v = user;
     const struct ir_node *node = ir_node(v->graph, 0);
+    if (tactic->in[0].format.layout != IR_LAYOUT_PLAIN)
+        return STATUS_OK; /* native_case() is for layouts */
     struct native_op *op = NULL;
     if (native_op_prepare(THREADS, v->graph, node, tactic, &op, err) != STATUS_OK)
         fail_msg("%s: %s", tactic->name, err->text);

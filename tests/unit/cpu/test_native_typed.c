@@ -70,6 +70,30 @@ static void test_casts(void **state UNUSED)
     assert_int_equal(native_casef(0, "y = cast \"n\" (x FP32[3,700]) to=%d", DTYPE_F16), PLAIN);
 }
 
+/* What follows a product of bytes. */
+static void test_sums_in_rows_of_channels(void **state UNUSED)
+{
+    static const struct {
+        const char *node;
+        uint32_t layouts;
+    } rows[] = {
+        {"binary \"n\" (x INT32[2,5,6,70], b INT32[5,1,1]) func=sub", PLAIN | LAST},
+        {"binary \"n\" (x INT32[2,5,6,70], b INT32[2,1,6,70]) func=sub", PLAIN | LAST},
+        {"binary \"n\" (b INT32[1,5,1,1], x INT32[2,5,6,70]) func=sub", PLAIN | LAST},
+        {"binary \"n\" (b INT32[], x INT32[1,5,6,7]) func=mul", PLAIN | LAST},
+        {"binary \"n\" (x INT32[2,5,6,70], b INT32[2,5,6,70]) func=add", PLAIN | LAST},
+        {"binary \"n\" (x INT32[2,5,6,1], b INT32[2,5,1,7]) func=add", PLAIN},
+        {"binary \"n\" (x INT64[2,5,6,70], b INT64[5,1,1]) func=sub", PLAIN},
+        {"unary \"n\" (x INT32[2,5,6,70]) func=neg", PLAIN | LAST},
+        {"cast \"n\" (x INT32[2,5,6,70]) to=12 then mul(f FP32[]), add(e FP32[5,1,1]), relu",
+         PLAIN | LAST},
+        {"cast \"n\" (x INT32[2,5,6,70]) to=12 then mul(f FP32[2,5,6,70])", PLAIN | LAST},
+        {"cast \"n\" (x INT32[30,70]) to=12", PLAIN},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        assert_layouts(rows[i].node, native_casef(1e-6, "y = %s", rows[i].node), rows[i].layouts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -77,6 +101,7 @@ int main(void)
         cmocka_unit_test(test_select_broadcasts),
         cmocka_unit_test(test_functions),
         cmocka_unit_test(test_casts),
+        cmocka_unit_test(test_sums_in_rows_of_channels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
