@@ -44,8 +44,9 @@ struct backend_event {
 };
 
 struct backend_arena {
+    void *all; /* what is reserved; `base` lies within it, at a huge page */
     char *base;
-    size_t reserved, usable; /* bytes, whole pages */
+    size_t all_bytes, reserved, usable; /* whole pages; the latter two from `base` on */
 };
 
 /* Exactly one of the three is set. */
@@ -117,15 +118,25 @@ static void device_fingerprint(struct device *device, char out[FINGERPRINT_MAX])
 
 /* --- memory --- */
 
+enum { HUGE_PAGE = 2 << 20 };
+
+/* A wish, which the kernel may ignore: activations of some MiB have more pages than a TLB has
+ * entries. */
+static void wish_huge(void *memory, size_t size)
+{
+    if (size >= HUGE_PAGE)
+        madvise(memory, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+}
+
 static enum status memory_alloc(struct device *device UNUSED, enum memory_kind kind UNUSED,
                                 size_t size, const char *tag, void **out, struct error *err)
 {
     size_t rounded;
-    void *memory = NULL;
-    if (checked_round_up(MAX(size, 1), BACKEND_ALIGN, &rounded))
-        memory = aligned_alloc(BACKEND_ALIGN, rounded);
-    if (!memory)
+    void *memory;
+    if (!checked_round_up(MAX(size, 1), BACKEND_ALIGN, &rounded) ||
+        posix_memalign(&memory, rounded >= HUGE_PAGE ? HUGE_PAGE : BACKEND_ALIGN, rounded) != 0)
         return error_no_memory(err, "%s (%zu bytes)", tag, size);
+    wish_huge(memory, rounded);
     *out = memory;
     return STATUS_OK;
 }
@@ -138,18 +149,21 @@ static void memory_free(struct device *device UNUSED, enum memory_kind kind UNUS
 static enum status arena_make(struct device *device UNUSED, size_t reserve,
                               struct backend_arena **out, struct error *err)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), rounded;
-    if (!checked_round_up(MAX(reserve, 1), page, &rounded))
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), rounded, bytes;
+    if (!checked_round_up(MAX(reserve, 1), page, &rounded) ||
+        !checked_add(rounded, HUGE_PAGE, &bytes))
         return error_no_memory(err, "an arena (%zu bytes)", reserve);
-    void *base = mmap(NULL, rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
+    void *all = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED)
         return error_no_memory(err, "an arena (%zu bytes)", reserve);
     struct backend_arena *arena = calloc(1, sizeof(*arena));
     if (!arena) {
-        munmap(base, rounded);
+        munmap(all, bytes);
         return error_no_memory(err, "an arena (%zu bytes)", reserve);
     }
-    arena->base = base;
+    arena->all = all;
+    arena->all_bytes = bytes;
+    arena->base = (char *)all + (-(uintptr_t)all & (HUGE_PAGE - 1));
     arena->reserved = rounded;
     *out = arena;
     return STATUS_OK;
@@ -167,6 +181,7 @@ static enum status arena_grow(struct backend_arena *arena, size_t size, struct e
                          arena->reserved);
     if (mprotect(arena->base, rounded, PROT_READ | PROT_WRITE) != 0)
         return error_no_memory(err, "a larger arena (%zu bytes)", size);
+    wish_huge(arena->base, rounded);
     arena->usable = rounded;
     return STATUS_OK;
 }
@@ -180,7 +195,7 @@ static void arena_drop(struct backend_arena *arena)
 {
     if (!arena)
         return;
-    munmap(arena->base, arena->reserved);
+    munmap(arena->all, arena->all_bytes);
     free(arena);
 }
 
