@@ -422,9 +422,75 @@ static void no_reformat_before_first_layers(void **state)
     assert_true(n > 0);
 }
 
+/* 1x1 convolutions whose channels no vector divides are products first, but not of images. */
+static void products_of_odd_channels_come_first(void **state)
+{
+    static const struct {
+        struct layer layer;
+        bool leads;
+    } rows[] = {
+        {{1, 14, 116, 116, 1, 1}, true},  {{1, 28, 58, 64, 1, 1}, true},
+        {{1, 28, 64, 58, 1, 1}, true},    {{1, 14, 128, 128, 1, 1}, false},
+        {{1, 14, 116, 116, 3, 1}, false}, {{1, 14, 116, 116, 1, 2}, false},
+        {{1, 56, 3, 64, 1, 1}, false},
+    };
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ir_graph *graph = layer_new(&rows[i].layer);
+        if (cuda_family_lt_conv.leads(&b.device, graph, ir_node(graph, 0)) != rows[i].leads)
+            fail_msg("row %zu", i);
+        ir_graph_free(graph);
+    }
+}
+
+static struct ir_graph *attention_new(int64_t n, int64_t queries, int64_t keys, int64_t heads,
+                                      int64_t columns)
+{
+    const struct shape q = {.rank = 3, .dim = {n, queries, heads * columns}};
+    const struct shape k = {.rank = 3, .dim = {n, keys, heads * columns}};
+    struct ir_graph *graph = ir_graph_new();
+    assert_non_null(graph);
+    const uint32_t in[3] = {ir_tensor_add(graph, "q", DTYPE_F32, &q),
+                            ir_tensor_add(graph, "k", DTYPE_F32, &k),
+                            ir_tensor_add(graph, "v", DTYPE_F32, &k)};
+    uint32_t node = ir_node_add(graph, IR_OP_ATTENTION, "attention", 3, in);
+    assert_true(ir_attr_set_int(graph, node, IR_ATTR_HEADS, heads) &&
+                ir_attr_set_int(graph, node, IR_ATTR_KV_HEADS, heads) &&
+                ir_attr_set_float(graph, node, IR_ATTR_ALPHA, 0.125F));
+    assert_int_equal(ir_infer_apply(graph, node, NULL, 0, NULL), STATUS_OK);
+    return graph;
+}
+
+/* Attention over few keys is our own kernels' first, where many blocks pass over all keys. */
+static void attention_over_few_keys_comes_first(void **state)
+{
+    static const struct {
+        int64_t n, queries, keys, heads, columns;
+        bool leads;
+    } rows[] = {
+        {2048, 49, 49, 3, 32, true},   {32, 197, 197, 12, 64, true},  {32, 256, 256, 12, 64, true},
+        {32, 257, 257, 12, 64, false}, {8, 1500, 1500, 6, 64, false}, {1, 1, 128, 12, 64, false},
+    };
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ir_graph *graph =
+            attention_new(rows[i].n, rows[i].queries, rows[i].keys, rows[i].heads, rows[i].columns);
+        const struct ir_node *node = ir_node(graph, 0);
+        if (cuda_family_own_attention.leads(&b.device, graph, node) != rows[i].leads)
+            fail_msg("row %zu", i);
+        ir_graph_free(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_odd_channels_come_first),
+        cmocka_unit_test(attention_over_few_keys_comes_first),
         cmocka_unit_test(windows_on_hopper),
         cmocka_unit_test(bytes_unasked),
         cmocka_unit_test(first_tiles_of_bytes),
