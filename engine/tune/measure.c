@@ -34,7 +34,9 @@ enum {
     STEADY_PART = 30,     /* the two least samples agree if they differ by less than 1/30 */
     SLOW_NUM = 3,         /* slower than the best by 3/2: SAMPLES_MIN are enough */
     SLOW_DEN = 2,
-    HOPELESS_FACTOR = 8, /* slower than the best by this factor: one sample is enough */
+    HOPELESS_FACTOR = 8,      /* slower than the best by this factor: one sample is enough */
+    LONG_NS = 20000000,       /* of launches of so long, two that agree are enough; */
+    LONG_HOPELESS_FACTOR = 3, /* or one: no first touch of memory takes the rest */
     GRAPH_HOPELESS_FACTOR = 3,
     GRAPH_LONG_NS = 100000, /* a launch of which says enough of its time to be SLOW */
     ROUGH_PART = 4,         /* as STEADY_PART, for a slow candidate */
@@ -204,10 +206,17 @@ static bool is_clean(struct tune_bench *b, struct round *r)
     return !r->careful;
 }
 
+/* Whether a launch is so long that whatever disturbs it is a small part of it, or is noticed. */
+static bool is_long(const struct round *r)
+{
+    return r->least > LONG_NS;
+}
+
 /* Whether the candidate is much slower than the best, and not because of other work. */
 static bool is_hopeless(struct tune_bench *b, struct round *r, uint64_t best_ns)
 {
-    return best_ns && r->least / HOPELESS_FACTOR > best_ns && is_clean(b, r);
+    uint64_t factor = is_long(r) ? LONG_HOPELESS_FACTOR : HOPELESS_FACTOR;
+    return best_ns && r->least / factor > best_ns && is_clean(b, r);
 }
 
 /* Whether another sample would tell nothing new: the least time is believed once another sample
@@ -238,7 +247,8 @@ static enum status sample_launches(struct tune_bench *b, struct backend_op *op, 
             break;
         work.repeats = (uint32_t)MIN(MAX(SAMPLE_NS / MAX(r.least, 1), 1), REPEATS_MAX);
         TRY(sample(b, &work, &r, err));
-        if (i + 1 >= SAMPLES_MIN && (enough(b, &r, best_ns) || r.spent > BUDGET_NS))
+        bool least = i + 1 >= SAMPLES_MIN;
+        if ((least || is_long(&r)) && (enough(b, &r, best_ns) || (least && r.spent > BUDGET_NS)))
             break;
     }
     *out = end_round(b, &r, best_ns, once || hopeless);
