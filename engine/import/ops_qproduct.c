@@ -24,8 +24,9 @@ struct byte_weights {
 /* A sum of so many products of a 9-bit and an 8-bit number stays within 31 bits. */
 enum { DEPTH_MAX = 65536 };
 
-/* So many sums of seen weights are known when the plan is built; more are computed in each run. */
-enum { SEEN_MAX = 1 << 20 };
+/* So many sums of seen weights are known when the plan is built, by so many additions; more are
+ * computed in each run. */
+enum { SEEN_MAX = 1 << 20, SEEN_WORK = 1 << 28 };
 
 static bool is_byte(const struct mapper *m, uint32_t tensor)
 {
@@ -207,16 +208,19 @@ struct places {
     int64_t size[WINDOW_MAX], n, taps;
 };
 
-static struct places places_of(const struct shape *x, const struct window *w)
+/* False: there is none, or there are too many. */
+static bool find_places(const struct shape *x, const struct window *w, struct places *p)
 {
-    struct places p = {.n = 1, .taps = 1};
+    *p = (struct places){.n = 1, .taps = 1};
     for (uint32_t i = 0; i < w->n; i++) {
         int64_t padded = x->dim[2 + i] + w->pads[i] + w->pads[w->n + i];
-        p.size[i] = (padded - window_extent(w, i)) / w->strides[i] + 1;
-        p.n *= p.size[i];
-        p.taps *= w->kernel[i];
+        p->size[i] = (padded - window_extent(w, i)) / w->strides[i] + 1;
+        if (p->size[i] < 1 || p->size[i] > SEEN_MAX / p->n)
+            return false;
+        p->n *= p->size[i];
+        p->taps *= w->kernel[i];
     }
-    return p;
+    return true;
 }
 
 /* Whether the tap of an output's place lies inside the image. */
@@ -251,12 +255,13 @@ static uint32_t known_seen(struct mapper *m, uint32_t x, const struct byte_weigh
 {
     const struct shape *xs = map_shape(m, x);
     const struct ir_tensor *t = ir_tensor(m->graph, by->tensor);
-    const struct places p = places_of(xs, w);
     int64_t channels = t->shape.dim[0];
     struct shape shape = {.rank = xs->rank, .dim = {1, channels}};
-    const struct shape taps = {.rank = 2, .dim = {p.taps, channels}};
-    if (p.n <= 0 || p.n > SEEN_MAX / channels)
+    struct places p;
+    if (channels < 1 || !find_places(xs, w, &p) || p.n > SEEN_MAX / channels ||
+        p.taps > SEEN_WORK / (p.n * channels))
         return IR_NONE;
+    const struct shape taps = {.rank = 2, .dim = {p.taps, channels}};
     for (uint32_t i = 0; i < w->n; i++)
         shape.dim[2 + i] = p.size[i];
     int32_t *to = emit_room(m, &shape, DTYPE_I32), *by_tap = emit_room(m, &taps, DTYPE_I32);
