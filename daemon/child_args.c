@@ -206,8 +206,9 @@ char **child_environment_new(void)
 {
     /* Waiting threads must sleep, and inferctl would otherwise start itself again to have them do
      * so. The driver must cache nothing in files. A leak check would have to trace the process. */
-    static const char *const own[] = {"OMP_WAIT_POLICY=passive", "GOMP_SPINCOUNT=" RESTART_SPINS,
-                                      "CUDA_CACHE_DISABLE=1", "LSAN_OPTIONS=detect_leaks=0"};
+    static const char spins[] = "GOMP_SPINCOUNT=" RESTART_SPINS;
+    static const char *const own[] = {"OMP_WAIT_POLICY=passive", spins, "CUDA_CACHE_DISABLE=1",
+                                      "LSAN_OPTIONS=detect_leaks=0"};
     size_t n = 0, used = 0;
     while (environ && environ[n])
         n++;

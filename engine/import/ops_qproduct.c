@@ -76,7 +76,7 @@ static bool shift_weights(const struct mapper *m, const struct weight_order *o, 
     const struct ir_tensor *w = ir_tensor(m->graph, weights);
     const struct ir_tensor *z = zero == IR_NONE ? NULL : ir_tensor(m->graph, zero);
     bool each = z && !is_single(m, zero);
-    int64_t middle = w->dtype == DTYPE_U8 ? 128 : 0;
+    int64_t middle = map_dtype(m, weights) == DTYPE_U8 ? 128 : 0;
     for (int64_t i = 0; i < o->outer * o->channels; i++) {
         int64_t channel = i % o->channels, sum = 0;
         int64_t off = z ? map_element_int(z, each ? (size_t)channel : 0) : 0;
