@@ -35,8 +35,8 @@ static uint32_t bits_at(const char *from, size_t i)
     return bits;
 }
 
-/* The bits of the least magnitude that stays, or 0: all stay. By blocks, whose loops become
- * vectors; signed numbers are what the oldest processors compare in them. */
+/* Returns the bits of the least magnitude that stays, or 0 if all stay. The loops over a block
+ * become vector instructions, which compare only signed numbers on the oldest processors. */
 static uint32_t limit_of(const char *from, size_t n)
 {
     int32_t most[BLOCK] = {0}, least[BLOCK], block[BLOCK]; /* least: of those that are not 0 */

@@ -5,8 +5,8 @@
  * Weight decay leaves the weights of dead channels at 1e-30 and less. Numbers below 1.2e-38, and
  * products that fall below it, take a processor some hundred cycles each (Intel's optimisation
  * manual, "Floating-point exceptions": an assist): a text detector spent more than half of its time
- * on them. So weights of products below 2^-100 of their tensor's largest become 0; FP32 ends at
- * 2^-24.
+ * on them. So a product's weights below 2^-100 of their tensor's largest become 0. Beside that one
+ * FP32 has no digit below 2^-24.
  */
 #ifndef INFERD_ENGINE_BUILD_TINY_H
 #define INFERD_ENGINE_BUILD_TINY_H

@@ -167,7 +167,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 }
 
 /* One pass over few keys. On an H200 it took 106 us of 2,048 windows of 49 keys with a bias, where
- * cuDNN's first engine takes 320; with more keys than these the two are equal. */
+ * cuDNN's first engine takes 320; with the 1,500 keys of Whisper the two take the same time. */
 static bool leads(const struct cuda_device *device, const struct ir_graph *graph,
                   const struct ir_node *node)
 {

@@ -68,8 +68,9 @@ static int64_t weight_at(const struct weight_order *o, int64_t outer, int64_t ch
     return base + (o->step == 1 ? channel * o->depth + k : k * o->step + channel);
 }
 
-/* Subtracts the zero point from the weights, or from UINT8 128 and from INT8 nothing, where `rests`
- * gets the rest of each number of the zero point. False: a weight then does not fit. */
+/* Subtracts the zero point from the weights. With `rests`, it subtracts 128 from UINT8 and nothing
+ * from INT8 instead, and gives what is left of each number of the zero point. False: a weight then
+ * does not fit INT8. */
 static bool shift_weights(const struct mapper *m, const struct weight_order *o, uint32_t weights,
                           uint32_t zero, int32_t *rests, int8_t *to, int32_t *sums)
 {
@@ -249,7 +250,8 @@ static void sum_taps(const int8_t *weights, const struct shape *w, int64_t taps,
                 by_tap[t * channels + c] += weights[(c * depth + k) * taps + t];
 }
 
-/* Computes what emit_seen says, INT32 [1, M, ..]; IR_NONE: it would be too large. */
+/* Computes the sums that emit_seen is to give, INT32 [1, M, ..]. IR_NONE: they would take too much
+ * memory or time. */
 static uint32_t known_seen(struct mapper *m, uint32_t x, const struct byte_weights *by,
                            const struct window *w)
 {
@@ -300,7 +302,7 @@ static uint32_t emit_seen(struct mapper *m, uint32_t x, const struct byte_weight
     return emit_conv_in(m, emit_constant(m, DTYPE_U8, &shape, ones), by->tensor, IR_NONE, w);
 }
 
-/* Makes the INT32 sums of x without its zero point, times the weights but for their rest. */
+/* Makes the INT32 sums of a convolution of x less its zero point. The weights' rest is left out. */
 static uint32_t emit_conv_sums(struct mapper *m, uint32_t x, uint32_t x_zero,
                                const struct byte_weights *by, struct window w)
 {
