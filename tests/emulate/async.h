@@ -56,12 +56,15 @@ struct async_product {
     int group;
     int left;                           /* threads that have not taken their result */
     std::vector<char> bytes_a, bytes_b; /* when issued, row after row */
-    std::vector<float> numbers_b;       /* the same of B, as all threads multiply with them */
+    /* The same, as threads multiply with them: of B, [thread of 4][k][column of the thread], and of
+     * A row after row, for the warps that have begun to take their results. */
+    std::vector<float> numbers_b, numbers_a;
+    bool has_a[4];
     void *d[128];
     const uint32_t *fragment[128]; /* of A, if it comes from registers */
     uint32_t was[128][4];
-    std::vector<uint32_t> sum[128]; /* what d held */
-    bool ready[128];                /* `sum` is valid; else the product before it will bring it */
+    std::vector<uint32_t> sums; /* what d held, n / 2 a thread */
+    bool ready[128]; /* the thread's are valid; else the product before will bring them */
 };
 
 /* 16 bytes that another block of the cluster has sent. */

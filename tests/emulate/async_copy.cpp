@@ -5,7 +5,8 @@
 
 #include <cstring>
 
-enum { CHUNK = 16, MAP_BYTES = 128 };
+enum { MAP_BYTES = 128 };
+static const int64_t CHUNK = 16; /* bytes */
 static_assert(sizeof(struct async_map) <= MAP_BYTES, "a map fits into a CUtensorMap");
 
 static bool dims_fit(int rank, const int64_t *dim, const int64_t *stride, const int32_t *box)
@@ -119,13 +120,13 @@ static void places(const struct async_copy &c, uint32_t line, int64_t *p)
     p[4] = 0;
 }
 
-/* Element `x` of line `line` of the box in memory; NULL: outside of the tensor. */
-static char *element(const struct async_copy &c, uint32_t line, uint32_t x)
+/* Where element 0 of dim 0 of line `line` of the box is in memory; NULL: outside of the tensor. */
+static char *line_start(const struct async_copy &c, uint32_t line)
 {
     uint64_t at = c.map.data;
-    int64_t p[5] = {(int64_t)c.first[0] + x};
+    int64_t p[5] = {};
     places(c, line, p);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 1; i < 5; i++) {
         if (p[i] < 0 || p[i] >= c.map.dim[i])
             return nullptr;
         at += (uint64_t)p[i] * c.map.stride[i];
@@ -139,30 +140,41 @@ static uint32_t chunk_at(const struct async_copy &c, uint32_t line, uint32_t byt
     return async_swizzle(c.at + line * line_of(c.map) + byte, c.map.swizzle);
 }
 
-static bool moves(const struct async_copy &c, bool load, uint32_t line, uint32_t byte, char *chunk)
+/* The bytes [first, last) of the chunk at byte `byte` of a line are in the tensor. */
+static void inside(const struct async_copy &c, uint32_t byte, int64_t *first, int64_t *last)
 {
-    bool any = false;
-    for (uint32_t b = 0; b < CHUNK; b += c.map.size) {
-        char *at = element(c, line, (byte + b) / c.map.size);
-        any = any || at;
-        if (load && at)
-            memcpy(chunk + b, at, c.map.size);
-        else if (load)
-            memset(chunk + b, 0, c.map.size);
-        else if (at)
-            memcpy(at, chunk + b, c.map.size);
-    }
-    return any;
+    int64_t at = (int64_t)c.first[0] * c.map.size + byte, end = c.map.dim[0] * c.map.size;
+    *first = at < 0 ? -at : 0;
+    *last = end - at < CHUNK ? end - at : CHUNK;
+}
+
+/* Moves what of a chunk is in the tensor. `start`: where its line starts, see above. */
+static void move_chunk(const struct async_copy &c, bool load, char *start, uint32_t byte,
+                       char *chunk)
+{
+    int64_t first, last;
+    inside(c, byte, &first, &last);
+    if (load)
+        memset(chunk, 0, CHUNK);
+    if (!start || first >= last)
+        return;
+    char *at = start + (int64_t)c.first[0] * c.map.size + byte + first;
+    if (load)
+        memcpy(chunk + first, at, (size_t)(last - first));
+    else
+        memcpy(at, chunk + first, (size_t)(last - first));
 }
 
 void async_land(struct async *a, const struct async_copy &c)
 {
     char chunk[CHUNK];
-    for (uint32_t line = 0; line < lines_of(c.map); line++)
+    for (uint32_t line = 0; line < lines_of(c.map); line++) {
+        char *start = line_start(c, line);
         for (uint32_t byte = 0; byte < line_of(c.map); byte += CHUNK) {
-            moves(c, true, line, byte, chunk);
+            move_chunk(c, true, start, byte, chunk);
             async_write(a, chunk_at(c, line, byte), chunk, CHUNK);
         }
+    }
     async_barrier_bytes(a, c.barrier, (int64_t)lines_of(c.map) * line_of(c.map));
 }
 
@@ -227,11 +239,13 @@ static void write_out(struct async *a, const struct async_copy &c)
     if (content_of(a, c) != c.content)
         emulate_fail("shared memory that changed while a tensor store read it");
     char chunk[CHUNK];
-    for (uint32_t line = 0; line < lines_of(c.map); line++)
+    for (uint32_t line = 0; line < lines_of(c.map); line++) {
+        char *start = line_start(c, line);
         for (uint32_t byte = 0; byte < line_of(c.map); byte += CHUNK) {
             async_read(a, chunk_at(c, line, byte), chunk, CHUNK);
-            moves(c, false, line, byte, chunk);
+            move_chunk(c, false, start, byte, chunk);
         }
+    }
 }
 
 void emulate_bulk_wait(int pending)

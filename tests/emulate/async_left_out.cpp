@@ -19,14 +19,23 @@ std::vector<site> &sites = *new std::vector<site>();
 int left_out = -1;
 bool weaker;
 
-/* The place's number; a new one is added. */
-int number_of_site(const char *what, const void *address)
+int find_site(const char *what, const void *address)
 {
     for (size_t i = 0; i < sites.size(); i++)
         if (sites[i].address == address)
             return (int)i;
     sites.push_back({what, address});
     return (int)sites.size() - 1;
+}
+
+/* The place's number; a new one is added. Most calls are from where one of the last came. */
+int number_of_site(const char *what, const void *address)
+{
+    static int last[256]; /* by address; one that two share is looked up */
+    size_t at = (uintptr_t)address % 251;
+    if ((size_t)last[at] < sites.size() && sites[(size_t)last[at]].address == address)
+        return last[at];
+    return last[at] = find_site(what, address);
 }
 
 } // namespace

@@ -12,7 +12,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-enum { WARPGROUP = 128, ROWS = 64, STEP = 32, K_MOST = 32 };
+enum { WARPGROUP = 128, ROWS = 64, STEP = 32, K_MOST = 32, N_MOST = 256 };
 
 static bool is_integer(int type)
 {
@@ -94,7 +94,7 @@ static void gather_b(struct async *a, const struct async_product &p, char *to)
 
 /* --- numbers --- */
 
-static float eight_bits(unsigned char v) /* E4M3 */
+static float e4m3_of(unsigned char v)
 {
     int exponent = v >> 3 & 15, mantissa = v & 7;
     float f = exponent ? ldexpf(1.0f + (float)mantissa / 8, exponent - 7)
@@ -104,26 +104,37 @@ static float eight_bits(unsigned char v) /* E4M3 */
     return v & 0x80 ? -f : f;
 }
 
-/* Row of STEP bytes as numbers; returns how many. */
-static int numbers(int type, bool of_a, const char *row, float *to)
+/* Each of the 256 or 65,536 values that an element of the operand has, as a number. */
+static const float *table_of(int type, bool of_a)
 {
-    int size = size_of(type), n = STEP / size;
-    for (int i = 0; i < n; i++) {
-        uint16_t half = 0;
-        memcpy(&half, row + i * size, size == 2 ? 2 : 1);
-        unsigned char byte = (unsigned char)row[i * size];
-        uint32_t wide = (uint32_t)half << 16;
+    static std::vector<float> tables[EMULATE_TYPES][2];
+    std::vector<float> &table = tables[type][of_a];
+    if (!table.empty())
+        return table.data();
+    bool is_unsigned = type == (of_a ? EMULATE_U8_S8 : EMULATE_S8_U8);
+    table.resize(size_of(type) == 2 ? 65536 : 256);
+    for (size_t i = 0; i < table.size(); i++) {
+        uint32_t wide = (uint32_t)i << 16;
         if (type == EMULATE_F16)
-            to[i] = __half2float(__ushort_as_half(half));
+            table[i] = __half2float(__ushort_as_half((unsigned short)i));
         else if (type == EMULATE_BF16)
-            memcpy(&to[i], &wide, sizeof(wide));
+            memcpy(&table[i], &wide, sizeof(wide));
         else if (type == EMULATE_E4M3)
-            to[i] = eight_bits(byte);
+            table[i] = e4m3_of((unsigned char)i);
         else
-            to[i] = type == (of_a ? EMULATE_U8_S8 : EMULATE_S8_U8) ? (float)byte
-                                                                   : (float)(signed char)byte;
+            table[i] = is_unsigned ? (float)i : (float)(signed char)(unsigned char)i;
     }
-    return n;
+    return table.data();
+}
+
+/* Row of STEP bytes as numbers, `step` floats apart. */
+static void numbers(const float *table, int size, const char *row, float *to, int step)
+{
+    for (int i = 0; i < STEP / size; i++) {
+        unsigned low = (unsigned char)row[i * size];
+        unsigned high = size == 2 ? (unsigned char)row[i * size + 1] : 0;
+        to[i * step] = table[high << 8 | low];
+    }
 }
 
 /* --- issuing --- */
@@ -147,7 +158,7 @@ static bool chained(struct async_group *g, int t, const void *d)
 
 static bool n_fits(int type, int n)
 {
-    bool known = n >= 8 && n <= 256 && n % 8 == 0;
+    bool known = n >= 8 && n <= N_MOST && n % 8 == 0;
     return known && (!is_integer(type) || n % 16 == 0 || n == 8 || n == 24);
 }
 
@@ -168,13 +179,22 @@ static struct async_product product_of(int type, int n, uint64_t a, bool registe
     p.bytes_b.resize((size_t)n * STEP);
     gather_b(async_now(), p, p.bytes_b.data());
     p.numbers_b.resize((size_t)n * K_MOST);
-    for (int i = 0; i < n; i++)
-        numbers(type, false, &p.bytes_b[(size_t)i * STEP], &p.numbers_b[(size_t)i * K_MOST]);
+    p.numbers_a.resize(ROWS * K_MOST);
+    p.sums.resize((size_t)WARPGROUP * n / 2);
+    const float *table = table_of(type, false);
+    for (int i = 0; i < n; i++) /* a thread has two columns of 8 */
+        numbers(table, size_of(type), &p.bytes_b[(size_t)i * STEP],
+                &p.numbers_b[(size_t)(i % 8 / 2 * K_MOST * (n / 4) + i / 8 * 2 + i % 2)], n / 4);
     if (!registers) {
         p.bytes_a.resize(ROWS * STEP);
         gather(async_now(), a, 0, ROWS, p.bytes_a.data());
     }
     return p;
+}
+
+static uint32_t *sums_of(struct async_product *p, int t)
+{
+    return p->sums.data() + t * (p->n / 2);
 }
 
 static struct async_group *group_now(int *t)
@@ -204,10 +224,9 @@ void emulate_wgmma(int type, int n, void *d, uint64_t a, const uint32_t *fragmen
     p->fragment[t] = fragment;
     if (fragment)
         memcpy(p->was[t], fragment, sizeof(p->was[t]));
-    p->sum[t].assign((size_t)n / 2, 0);
     p->ready[t] = !keep || !follows;
     if (keep && !follows)
-        memcpy(p->sum[t].data(), d, (size_t)n / 2 * 4);
+        memcpy(sums_of(p, t), d, (size_t)n / 2 * 4);
     for (int i = 0; i < n / 2; i++) { /* NaN, and no small integer, until waited for */
         uint32_t poison = 0x7fc0dead;
         memcpy(static_cast<char *>(d) + i * 4, &poison, sizeof(poison));
@@ -263,39 +282,48 @@ static void check_unchanged(const struct async_product &p, int t)
         emulate_fail("A changed while a product read it");
 }
 
-/* Most of the time of most tests; a sanitizer, which triples it, would see two arrays of K_MOST. */
-__attribute__((no_sanitize("address", "undefined"))) static float dot(const float *a,
-                                                                      const float *b, int n)
+/* Adds a row of A times the thread's columns of B, each in the order of K. */
+static void dots(const float *a, const float *b, int steps, int columns, float *sums)
 {
-    float sum = 0;
-    for (int k = 0; k < n; k++)
-        sum += a[k] * b[k];
-    return sum;
+    for (int k = 0; k < steps; k++)
+        for (int c = 0; c < columns; c++)
+            sums[c] += a[k] * b[k * columns + c];
+}
+
+/* Sums are two rows of the thread's columns; registers hold pairs of columns, row by row. */
+static void keep_sums(bool integers, bool keep, const float (*sums)[N_MOST / 4], int columns,
+                      uint32_t *to)
+{
+    for (int c = 0; c < columns; c++)
+        for (int up = 0; up < 2; up++) {
+            uint32_t *at = to + c / 2 * 4 + up * 2 + c % 2;
+            float sum = sums[up][c], before;
+            if (integers) {
+                *at = (keep ? *at : 0) + (uint32_t)(int32_t)sum;
+                continue;
+            }
+            memcpy(&before, at, sizeof(before));
+            sum += keep ? before : 0;
+            memcpy(at, &sum, sizeof(sum));
+        }
 }
 
 static void multiply(struct async_product *p, int t)
 {
-    char rows[16 * STEP];
-    float a[2][K_MOST];
-    rows_of_a(*p, t, rows);
-    int g = t % 32 / 4, steps = 0;
+    int warp = t / 32, size = size_of(p->type), columns = p->n / 4;
+    float *a = p->numbers_a.data() + warp * 16 * K_MOST;
+    if (!p->has_a[warp]) {
+        char rows[16 * STEP];
+        rows_of_a(*p, t, rows);
+        for (int i = 0; i < 16; i++)
+            numbers(table_of(p->type, true), size, rows + i * STEP, a + i * K_MOST, 1);
+        p->has_a[warp] = true;
+    }
+    const float *b = p->numbers_b.data() + t % 4 * K_MOST * columns;
+    float sums[2][N_MOST / 4] = {};
     for (int up = 0; up < 2; up++)
-        steps = numbers(p->type, true, rows + (g + up * 8) * STEP, a[up]);
-    for (int j = 0; j < p->n / 8; j++)
-        for (int e = 0; e < 2; e++) {
-            const float *b = &p->numbers_b[(size_t)(8 * j + t % 4 * 2 + e) * K_MOST];
-            for (int up = 0; up < 2; up++) {
-                uint32_t *at = &p->sum[t][(size_t)(4 * j + 2 * up + e)];
-                float sum = dot(a[up], b, steps), before;
-                if (is_integer(p->type)) {
-                    *at = (p->keep ? *at : 0) + (uint32_t)(int32_t)sum;
-                    continue;
-                }
-                memcpy(&before, at, sizeof(before));
-                sum += p->keep ? before : 0;
-                memcpy(at, &sum, sizeof(sum));
-            }
-        }
+        dots(a + (t % 32 / 4 + up * 8) * K_MOST, b, STEP / size, columns, sums[up]);
+    keep_sums(is_integer(p->type), p->keep, sums, columns, sums_of(p, t));
 }
 
 /* Brings the thread's sums to its registers, or to the next product that goes on with them. */
@@ -305,12 +333,14 @@ static void hand_over(struct async_group *g, struct async_product *p, int t)
         struct async_product *next = product_at(g, i);
         if (next->d[t] != p->d[t])
             continue;
+        if (next->n != p->n)
+            emulate_fail("wgmma: products of different widths have the same accumulators");
         if (!next->ready[t])
-            next->sum[t] = p->sum[t];
+            memcpy(sums_of(next, t), sums_of(p, t), (size_t)p->n / 2 * 4);
         next->ready[t] = true;
         return;
     }
-    memcpy(p->d[t], p->sum[t].data(), p->sum[t].size() * 4);
+    memcpy(p->d[t], sums_of(p, t), (size_t)p->n / 2 * 4);
 }
 
 static void take(struct async_group *g, int t)

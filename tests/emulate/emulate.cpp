@@ -18,13 +18,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define EMULATE_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define EMULATE_ASAN 1
-#endif
-#endif
 #ifdef EMULATE_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -680,6 +673,19 @@ static float half_of(bool bf16, uint32_t pair, int which)
     return __half2float(__ushort_as_half(bits));
 }
 
+/* Of slots as mma_m16n8k16 fills them: the sum goes on from `sum`. */
+static float dot_of_halves(const char *all, int row, int column, float sum)
+{
+    for (int k = 0; k < 16; k++) {
+        const char *lane_a = all + (row % 8 * 4 + k % 8 / 2) * SLOT;
+        const char *lane_b = all + (column * 4 + k % 8 / 2) * SLOT;
+        int at_a = (row / 8 + k / 8 * 2) * 2 + k % 2, at_b = 8 + k / 8 * 2 + k % 2;
+        sum += reinterpret_cast<const float *>(lane_a)[at_a] *
+               reinterpret_cast<const float *>(lane_b)[at_b];
+    }
+    return sum;
+}
+
 void emulate_mma_m16n8k16(bool bf16, float *d, const uint32_t *a, const uint32_t *b)
 {
     float mine[12]; /* the pairs of a, then those of b */
@@ -690,16 +696,21 @@ void emulate_mma_m16n8k16(bool bf16, float *d, const uint32_t *a, const uint32_t
     int lane = emulate_lane();
     for (int i = 0; i < 4; i++) {
         int row = lane / 4 + (i >= 2 ? 8 : 0), column = lane % 4 * 2 + i % 2;
-        float sum = d[i];
-        for (int k = 0; k < 16; k++) {
-            const char *lane_a = all + (row % 8 * 4 + k % 8 / 2) * SLOT;
-            const char *lane_b = all + (column * 4 + k % 8 / 2) * SLOT;
-            int at_a = (row / 8 + k / 8 * 2) * 2 + k % 2, at_b = 8 + k / 8 * 2 + k % 2;
-            sum += reinterpret_cast<const float *>(lane_a)[at_a] *
-                   reinterpret_cast<const float *>(lane_b)[at_b];
-        }
-        d[i] = sum;
+        d[i] = dot_of_halves(all, row, column, d[i]);
     }
+}
+
+/* Of slots as mma_m16n8k32 fills them: the sum goes on from `sum`. */
+static uint32_t dot_of_bytes(const char *all, bool is_signed, int row, int column, uint32_t sum)
+{
+    for (int k = 0; k < 32; k++) {
+        const char *lane_a = all + (row % 8 * 4 + k % 16 / 4) * SLOT;
+        const char *lane_b = all + (column * 4 + k % 16 / 4) * SLOT;
+        uint8_t from_a = (uint8_t)lane_a[(row / 8 + k / 16 * 2) * 4 + k % 4];
+        int32_t left = is_signed ? (int8_t)from_a : from_a;
+        sum += (uint32_t)(left * (int8_t)lane_b[(4 + k / 16) * 4 + k % 4]);
+    }
+    return sum;
 }
 
 void emulate_mma_m16n8k32(bool is_signed, int32_t *d, const uint32_t *a, const uint32_t *b)
@@ -711,15 +722,7 @@ void emulate_mma_m16n8k32(bool is_signed, int32_t *d, const uint32_t *a, const u
     int lane = emulate_lane();
     for (int i = 0; i < 4; i++) {
         int row = lane / 4 + (i >= 2 ? 8 : 0), column = lane % 4 * 2 + i % 2;
-        uint32_t sum = (uint32_t)d[i];
-        for (int k = 0; k < 32; k++) {
-            const char *lane_a = all + (row % 8 * 4 + k % 16 / 4) * SLOT;
-            const char *lane_b = all + (column * 4 + k % 16 / 4) * SLOT;
-            uint8_t from_a = (uint8_t)lane_a[(row / 8 + k / 16 * 2) * 4 + k % 4];
-            int32_t left = is_signed ? (int8_t)from_a : from_a;
-            sum += (uint32_t)(left * (int8_t)lane_b[(4 + k / 16) * 4 + k % 4]);
-        }
-        d[i] = (int32_t)sum;
+        d[i] = (int32_t)dot_of_bytes(all, is_signed, row, column, (uint32_t)d[i]);
     }
 }
 
@@ -727,6 +730,10 @@ void emulate_ldmatrix(int matrices, bool transposed, uint32_t *r, const void *ro
 {
     if ((uintptr_t)row % 16)
         emulate_fail("ldmatrix from an unaligned row");
+#ifdef EMULATE_ASAN
+    if (__asan_region_is_poisoned(const_cast<void *>(row), 16))
+        emulate_fail("ldmatrix from a row outside of its memory");
+#endif
     const char *all = emulate_exchange(0xffffffffu, "ldmatrix", &row, sizeof(row));
     int lane = emulate_lane();
     for (int i = 0; i < matrices; i++) {

@@ -32,7 +32,8 @@ enum emulate_product_type {
     EMULATE_E4M3,
     EMULATE_S8,
     EMULATE_U8_S8,
-    EMULATE_S8_U8
+    EMULATE_S8_U8,
+    EMULATE_TYPES
 };
 
 uint32_t emulate_address(const void *shared);

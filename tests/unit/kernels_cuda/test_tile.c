@@ -109,19 +109,27 @@ static double number_at(enum dtype dtype, const uint8_t *from, int64_t at)
     return (double)(dtype == DTYPE_F16 ? f16_to_f32(half) : bf16_to_f32(half));
 }
 
-static double weight(const struct tile_case *c, int8_t byte)
+/* The numbers of all bytes; references look up what they would else convert again and again. */
+static const double *numbers_of(enum dtype dtype)
 {
-    return number(c->x == DTYPE_F8 ? DTYPE_F8 : DTYPE_I8, (uint8_t)byte);
+    static double tables[DTYPE_COUNT_][256];
+    double *table = tables[dtype];
+    bool is_new = table[1] == 0;
+    for (int byte = 0; is_new && byte < 256; byte++)
+        table[byte] = number(dtype, (uint8_t)byte);
+    return table;
 }
 
 static double sum_of(const struct tile_case *c, const struct data *d, int64_t row, int64_t m)
 {
     const struct kernel_images *i = &c->i;
-    const int8_t *w = d->w + m * d->depth;
+    const double *of_x = numbers_of(c->x),
+                 *of_w = numbers_of(c->x == DTYPE_F8 ? DTYPE_F8 : DTYPE_I8);
+    const uint8_t *w = (const uint8_t *)d->w + m * d->depth;
     double sum = 0;
     if (!i->kernel[0]) {
         for (int64_t k = 0; k < d->depth; k++)
-            sum += number(c->x, d->x[row * d->depth + k]) * weight(c, w[k]);
+            sum += of_x[d->x[row * d->depth + k]] * of_w[w[k]];
         return sum;
     }
     int64_t q = row % i->out[1], p = row / i->out[1] % i->out[0], n = row / i->out[1] / i->out[0];
@@ -129,9 +137,9 @@ static double sum_of(const struct tile_case *c, const struct data *d, int64_t ro
         int64_t h = p * i->stride[0] - i->pad[0] + t / i->kernel[1] * i->dilation[0];
         int64_t v = q * i->stride[1] - i->pad[1] + t % i->kernel[1] * i->dilation[1];
         bool inside = h >= 0 && h < i->in[0] && v >= 0 && v < i->in[1];
+        const uint8_t *x = d->x + (inside ? ((n * i->in[0] + h) * i->in[1] + v) * i->channels : 0);
         for (int64_t k = 0; inside && k < i->channels; k++)
-            sum += number(c->x, d->x[((n * i->in[0] + h) * i->in[1] + v) * i->channels + k]) *
-                   weight(c, w[t * i->channels + k]);
+            sum += of_x[x[k]] * of_w[w[t * i->channels + k]];
     }
     return sum;
 }
