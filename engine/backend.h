@@ -186,6 +186,7 @@ enum backend_feature {
     BACKEND_CHAINS = 2048,  /* chains of fully connected layers are one kernel, in block_bytes */
     BACKEND_STEMS = 4096,   /* devices may have kernels for IR_OP_CONV_POOL: they are asked */
     BACKEND_PAIRS = 8192,   /* the same for IR_OP_CONV_PAIR, which is timed beside its parts */
+    BACKEND_LAYS = 16384,   /* transposed convolutions that lay patches are faster as products */
 };
 
 struct backend {

@@ -442,7 +442,8 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
 
 const struct backend backend_cpu = {
     .abi = BACKEND_ABI,
-    .features = BACKEND_ATTENTION | BACKEND_SCALES | BACKEND_WIDENS | BACKEND_TABLES,
+    .features = BACKEND_ATTENTION | BACKEND_SCALES | BACKEND_WIDENS | BACKEND_TABLES |
+                BACKEND_LAYS,
     .name = "cpu",
     .host_memory = true,
     .device_count = device_count,

@@ -47,6 +47,7 @@
     ROW(fuse_sum, "elementwise sums and products join the node before them")                       \
     ROW(fuse_activation, "activations join the node before them")                                  \
     ROW(fuse_concat, "a scale of channels and its activation join a concatenation")                \
+    ROW(lay_patches, "a transposed convolution that lays patches is a product")                    \
     ROW(fuse_stem_pool, "the first convolution of an image and its pool become one node")          \
     ROW(fuse_pair, "the sum of two convolutions is one product, where that is faster")             \
     ROW(fuse_mlp, "a chain of fully connected layers is one node, where a backend has it")

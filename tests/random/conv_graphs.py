@@ -361,6 +361,17 @@ def patches(g):
     return g.op(g.choice(["Relu", "Sigmoid", "Tanh"]), y)
 
 
+def upsample(g):
+    """A transposed convolution whose windows lie side by side, and sometimes what is none."""
+    v = g.pick(lambda v: image(v) and v.rank <= 4)
+    k = [g.integer(1, 3) for _ in v.shape[2:]]
+    c, m = v.shape[1], g.size(9)
+    inputs = [g.weight([c, m, *k], c)] + ([g.weight([m], 1)] if g.chance(0.5) else [])
+    steps = [n + g.chance(0.1) for n in k]
+    y = g.op("ConvTranspose", v, *inputs, kernel_shape=k, strides=steps)
+    return activate(g, y) if g.chance(0.5) else y
+
+
 def crop(g):
     v = g.pick(image)
     axes = [a for a in range(1, v.rank) if g.chance(0.5)] or [v.rank - 1]
@@ -448,7 +459,7 @@ def head(g):
 BLOCKS = [(6, conv), (6, conv_block), (2, conv_transpose), (3, pool), (2, batch_norm),
           (1, other_norm), (4, activation), (4, residual), (3, scale), (2, branches), (2, concat),
           (2, squeeze_excite), (2, shuffle), (1, split), (1, crop), (2, pad), (1, resize),
-          (2, head), (2, channels_last), (2, patches)]
+          (2, head), (2, channels_last), (2, patches), (2, upsample)]
 
 
 def start(g):

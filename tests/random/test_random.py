@@ -38,11 +38,11 @@ NEVER = {"erase_requantise", "fold_constants", "fuse_concat", "fuse_mlp", "fuse_
 IDLE = {
     "conv": {"fuse_attention", "fuse_embed", "fuse_layer_norm", "fuse_reduce", "transpose_matmul",
              *NEVER},
-    "transformer": {"fold_batch_norm", "fold_pad", "fuse_group_norm", "fuse_reduce",
+    "transformer": {"fold_batch_norm", "fold_pad", "fuse_group_norm", "fuse_reduce", "lay_patches",
                     "gather_channels", "reduce_to_pool", *NEVER},
     "mixed": {"fold_pad", "fuse_attention", "fuse_embed", "fuse_gates", "fuse_gelu",
-              "fuse_group_norm", "fuse_layer_norm", "gather_channels", "reduce_to_pool",
-              "sink_transposes", *NEVER},
+              "fuse_group_norm", "fuse_layer_norm", "gather_channels", "lay_patches",
+              "reduce_to_pool", "sink_transposes", *NEVER},
 }
 
 

@@ -151,6 +151,7 @@ static enum status rewrite(struct ir_graph *graph, const struct graph_case *c,
                                .merge = s->features,
                                .picks = s->features,
                                .patches = s->features,
+                               .lays = s->features,
                                .chain_room = s->features ? 227 << 10 : 0};
     TRY(run_table(graph, s, &ctx, err));
     if (s->only && !ctx.rewrites) {
@@ -186,6 +187,7 @@ static enum status run_memory(const struct graph_case *c, struct error *err)
                                    .picks = true,
                                    .joins = true,
                                    .patches = true,
+                                   .lays = true,
                                    .chain_room = 227 << 10};
         TRY(import(c, &c->sets[0], &graph, err));
         struct arena *built = graph->arena;

@@ -94,9 +94,16 @@ static uint8_t *random_bytes(int64_t n, enum dtype dtype)
     return bytes;
 }
 
-static double number(enum dtype dtype, uint8_t byte)
+/* The numbers of all bytes. */
+static const double *numbers_of(enum dtype dtype)
 {
-    return dtype == DTYPE_F8 ? (double)f8_to_f32(byte) : dtype == DTYPE_I8 ? (int8_t)byte : byte;
+    static double tables[DTYPE_COUNT_][256];
+    double *table = tables[dtype];
+    for (int i = 0; table[255] == 0 && i < 256; i++)
+        table[i] = dtype == DTYPE_F8   ? (double)f8_to_f32((uint8_t)i)
+                   : dtype == DTYPE_I8 ? (int8_t)i
+                                       : i;
+    return table;
 }
 
 /* Element `at`. */
@@ -104,20 +111,9 @@ static double number_at(enum dtype dtype, const uint8_t *from, int64_t at)
 {
     uint16_t half;
     if (!is_wide(dtype))
-        return number(dtype, from[at]);
+        return numbers_of(dtype)[from[at]];
     memcpy(&half, from + 2 * at, sizeof(half));
     return (double)(dtype == DTYPE_F16 ? f16_to_f32(half) : bf16_to_f32(half));
-}
-
-/* The numbers of all bytes; references look up what they would else convert again and again. */
-static const double *numbers_of(enum dtype dtype)
-{
-    static double tables[DTYPE_COUNT_][256];
-    double *table = tables[dtype];
-    bool is_new = table[1] == 0;
-    for (int byte = 0; is_new && byte < 256; byte++)
-        table[byte] = number(dtype, (uint8_t)byte);
-    return table;
 }
 
 static double sum_of(const struct tile_case *c, const struct data *d, int64_t row, int64_t m)

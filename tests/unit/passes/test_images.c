@@ -244,6 +244,45 @@ static const struct rewrite_case cases[] = {
      "g = conv \"g\" (x, k) strides=2,2 dilations=2,2\n"
      "output a\noutput b\noutput c\noutput d\noutput e\noutput f\noutput g\n",
      NULL, NULL},
+    /* --- lay_patches --- */
+    {"patches laid side by side (U-Net)", "lay_patches merge_chains merge_shuffles",
+     "input x FP32[2,5,3,4]\n"
+     "y = deconv \"y\" (x, w FP32[5,6,2,3], b FP32[6]) strides=2,3 then relu\n"
+     "output y\n",
+     "input x FP32[2,5,3,4]\n"
+     "%2 FP32[2,3,4,5] = transpose \"y\" (x) perm=0,2,3,1\n"
+     "%5 FP32[2,3,4,36] = matmul \"y\" (%2, y FP32[5,36], y FP32[36]) then relu\n"
+     "%6 FP32[2,3,4,2,3,6] = reshape \"y\" (%5) shape=2,3,4,2,3,6\n"
+     "%7 FP32[2,6,3,2,4,3] = transpose \"y\" (%6) perm=0,5,1,3,2,4\n"
+     "y FP32[2,6,6,12] = reshape \"y\" (%7) shape=2,6,6,12\n"
+     "output y\n",
+     "y is a product that lays patches"},
+    {"patches of one dimension lie side by side", "lay_patches merge_shuffles",
+     "input x FP32[2,5,7]\n"
+     "y = deconv \"y\" (x, w FP32[5,6,4]) strides=4\n"
+     "output y\n",
+     "input x FP32[2,5,7]\n"
+     "%2 FP32[2,7,5] = transpose \"y\" (x) perm=0,2,1\n"
+     "%4 FP32[2,7,24] = matmul \"y\" (%2, y FP32[5,24])\n"
+     "%5 FP32[2,28,6] = reshape \"y\" (%4) shape=2,28,6\n"
+     "y FP32[2,6,28] = transpose \"y\" (%5) perm=0,2,1\n"
+     "output y\n",
+     NULL},
+    {"transposed convolutions that overlap, leave gaps, cut, add, or have groups stay",
+     "lay_patches",
+     "input x FP32[1,4,4,4]\n"
+     "input s FP32[1,6,8,8]\n"
+     "input v FP32[4,6,2,2]\n"
+     "a = deconv \"a\" (x, w FP32[4,6,3,3]) strides=2,2\n"
+     "b = deconv \"b\" (x, k FP32[4,6,2,2]) strides=3,3\n"
+     "c = deconv \"c\" (x, k) strides=2,2 pads=1,0,0,0\n"
+     "d = deconv \"d\" (x, k) strides=2,2 output_padding=1,0\n"
+     "e = deconv \"e\" (x, l FP32[4,3,2,2]) strides=2,2 group=2\n"
+     "f = deconv \"f\" (x, v) strides=2,2\n"
+     "g = deconv \"g\" (x, k) strides=2,2 dilations=2,2\n"
+     "h = deconv \"h\" (x, k) strides=2,2 then add(s)\n"
+     "output a\noutput b\noutput c\noutput d\noutput e\noutput f\noutput g\noutput h\n",
+     NULL, "stays a transposed convolution: its epilogue reads a tensor"},
 };
 
 static void rewrites(void **state)
