@@ -17,12 +17,20 @@
  */
 #include "engine/passes/weights.h"
 
+/* The weights, and a bias that is repeated and has no more numbers than they. */
+static uint64_t copied_bytes(const struct rewrite *rw, const struct ir_node *n)
+{
+    return 2 * ir_tensor(rw->graph, n->inputs[1])->bytes;
+}
+
 /* Says why the node, which lays patches, stays what it is. NULL: it need not. */
 static const char *check(const struct rewrite *rw, uint32_t node)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
     if (!weighted_has_constants(rw, node))
         return "its weights are computed";
+    if (copied_bytes(rw, n) > rw->room)
+        return "too much has been copied";
     for (uint32_t i = 0; i < n->n_epilogue; i++)
         if (n->epilogue[i].kind != IR_EPILOGUE_UNARY)
             return "its epilogue reads a tensor";
@@ -103,6 +111,7 @@ static void lay(struct rewrite *rw, uint32_t node)
     const uint32_t two = w.rank == 4;
     const int64_t taps = w.dim[2] * (two ? w.dim[3] : 1);
     bool biased = ir_node_own_inputs(&deconv) > 2 && deconv.inputs[2] != IR_NONE;
+    rw->room -= copied_bytes(rw, &deconv);
     uint32_t in[3] = {rw_add_transpose(rw, deconv.name, deconv.inputs[0], w.rank, last[two]),
                       matrix_of(rw, deconv.name, deconv.inputs[1], taps),
                       biased ? bias_of(rw, deconv.name, deconv.inputs[2], taps) : IR_NONE};
