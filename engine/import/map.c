@@ -215,6 +215,26 @@ void map_node_done(struct mapper *m, const struct onnx_node *node)
     m->fold_budget += blocks_sweep(m->blocks);
 }
 
+void map_iteration_done(struct mapper *m)
+{
+    if (m->blocks && !map_failed(m))
+        m->fold_budget += blocks_sweep(m->blocks);
+}
+
+void map_hold(struct mapper *m, uint32_t tensor)
+{
+    if (!m->blocks || map_failed(m) || tensor == IR_NONE)
+        return;
+    bool in_block = blocks_hold(m->blocks, ir_tensor(m->graph, tensor)->data);
+    (void)in_block; /* what is in none stays for the whole request */
+}
+
+void map_let_go(struct mapper *m, uint32_t tensor)
+{
+    if (m->blocks && !map_failed(m) && tensor != IR_NONE)
+        blocks_drop(m->blocks, ir_tensor(m->graph, tensor)->data);
+}
+
 static void table_free(struct value **table)
 {
     struct value *value, *next;

@@ -242,6 +242,10 @@ void map_set_free(struct value **set);
 void map_scope_free(struct mapper *m, struct scope *scope);
 /* What comes behind a node of the model's graph: values that nothing reads any more may go. */
 void map_node_done(struct mapper *m, const struct onnx_node *node);
+/* Between a loop's iterations: values that no name has go, except for those that are held. */
+void map_iteration_done(struct mapper *m);
+void map_hold(struct mapper *m, uint32_t tensor);
+void map_let_go(struct mapper *m, uint32_t tensor); /* undoes one map_hold */
 void map_tables_free(struct mapper *m);
 /* The constant that a tensor of an inner graph has already become; IR_NONE: none yet. */
 uint32_t map_shared_find(const struct mapper *m, const struct onnx_tensor *tensor);

@@ -517,7 +517,8 @@ const struct map_op *map_op_find(const char *domain, const char *op, int64_t ops
 {
     *other_opset = NULL;
     for (uint32_t i = 0; i < ARRAY_LEN(ops); i++) {
-        if (strcmp(ops[i].op, op) || strcmp(ops[i].domain, domain))
+        /* a loop's body is looked up once an iteration, and few names begin alike */
+        if (ops[i].op[0] != op[0] || strcmp(ops[i].op, op) || strcmp(ops[i].domain, domain))
             continue;
         if (opset >= ops[i].first && opset <= ops[i].last)
             return &ops[i];

@@ -189,11 +189,27 @@ static void unroll_step(struct mapper *m, struct unroll *u, uint32_t first_in)
     char tag[16];
     snprintf(tag, sizeof(tag), "%u", u->n);
     map_body(m, u->body, tag, u->inputs, u->outputs);
-    for (uint32_t i = 0; i < u->n_state; i++)
+    for (uint32_t i = 0; i < u->n_state + u->n_scan; i++)
+        map_hold(m, u->outputs[u->first_out + i]);
+    for (uint32_t i = 0; i < u->n_state; i++) {
+        if (u->n > 0)
+            map_let_go(m, u->inputs[first_in + i]);
         u->inputs[first_in + i] = u->outputs[u->first_out + i];
+    }
     for (uint32_t i = 0; i < u->n_scan; i++)
         u->kept[(size_t)i * u->max + u->n] = u->outputs[u->first_out + u->n_state + i];
     u->n++;
+}
+
+/* The iterations are over. Their values stay until the next sweep, which comes when the loop's
+ * outputs have names. */
+static void unroll_let_go(struct mapper *m, const struct unroll *u, uint32_t first_in)
+{
+    for (uint32_t i = 0; u->n > 0 && i < u->n_state; i++)
+        map_let_go(m, u->inputs[first_in + i]);
+    for (uint32_t i = 0; i < u->n_scan; i++)
+        for (uint32_t k = 0; k < u->n; k++)
+            map_let_go(m, u->kept[(size_t)i * u->max + k]);
 }
 
 /* Stacks tensors of one shape along a new axis, in as many steps as a node's limit of inputs
@@ -329,11 +345,13 @@ void map_loop(struct mapper *m)
             map_unknown(m, "more than %u iterations", u.max);
             break;
         }
+        map_iteration_done(m);
         u.inputs[0] = emit_scalar(m, DTYPE_I64, u.n);
         u.inputs[1] = emit_scalar(m, DTYPE_BOOL, 1);
         unroll_step(m, &u, 2);
         go_on = !map_failed(m) && loop_goes_on(m, u.outputs[0]);
     }
+    unroll_let_go(m, &u, 2);
     map_sequence(m, u.n);
     for (uint32_t i = 0; i < u.n_state && !map_failed(m); i++)
         map_out(m, i, u.inputs[2 + i]);
@@ -426,10 +444,12 @@ static void run_scan(struct mapper *m, struct scan *s)
     for (uint32_t i = 0; i < u->n_state && !map_failed(m); i++)
         u->inputs[i] = map_in(m, i);
     while (u->n < u->max && !map_failed(m)) {
+        map_iteration_done(m);
         for (uint32_t i = 0; i < s->n_in; i++)
             u->inputs[u->n_state + i] = emit_element(m, s, i, u->n);
         unroll_step(m, u, 0);
     }
+    unroll_let_go(m, u, 0);
     map_sequence(m, u->n);
     for (uint32_t i = 0; i < u->n_state && !map_failed(m); i++)
         map_out(m, i, u->inputs[i]);

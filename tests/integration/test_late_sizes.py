@@ -375,17 +375,79 @@ def reused():
                   ("tops", F, [64])], weights)
 
 
+def iterated():
+    """Values of iterations, large enough to be given to others: states that change, that stay and
+    that change places, values that every iteration keeps, a loop and a branch within, a walk."""
+    weights = [("axis0", ints(0)), ("two", one(2)), ("five", one(5)),
+               ("true", np.array(True)), ("half", np.array(0.5, np.float32))]
+    within = inner([N("Add", ["c", "base"], ["d0"]), N("Mul", ["d0", "half"], ["d"]),
+                    N("Identity", ["go2"], ["on2"]), N("Sigmoid", ["d"], ["e"])],
+                   [("j", I, []), ("go2", B, []), ("c", F, ["n"])],
+                   [("on2", B, []), ("d", F, ["n"]), ("e", F, ["n"])])
+    some = inner([N("Tanh", ["t3"], ["then_y"])], [], [("then_y", F, ["n"])])
+    none = inner([N("Neg", ["t3"], ["else_y"])], [], [("else_y", F, ["n"])])
+    body = inner([N("Mul", ["a", "half"], ["t"]), N("Add", ["t", "base"], ["t2"]),
+                  N("Loop", ["two", "true", "t2"], ["t3", "es"], body=within),
+                  N("ReduceMean", ["t3"], ["mean"], keepdims=0),
+                  N("Greater", ["mean", "half"], ["big"]),
+                  N("If", ["big"], ["new"], then_branch=some, else_branch=none),
+                  N("ReduceSum", ["es", "axis0"], ["sum"], keepdims=0),
+                  N("Identity", ["base"], ["stays"]), N("Identity", ["go"], ["on"])],
+                 [("i", I, []), ("go", B, []), ("a", F, ["n"]), ("b", F, ["n"]),
+                  ("base", F, ["n"])],
+                 [("on", B, []), ("b", F, ["n"]), ("new", F, ["n"]), ("stays", F, ["n"]),
+                  ("t2", F, ["n"]), ("sum", F, ["n"])])
+    step = inner([N("Add", ["s", "r"], ["s2"]), N("Abs", ["s2"], ["k"])],
+                 [("s", F, ["n"]), ("r", F, ["n"])], [("s2", F, ["n"]), ("k", F, ["n"])])
+    nodes = [N("NonZero", ["x"], ["nz"]), N("Transpose", ["nz"], ["at"]),
+             N("GatherND", ["x", "at"], ["v"]), N("Abs", ["v"], ["w"]),
+             N("Loop", ["five", "true", "v", "w", "w"], ["p", "q", "same", "ts", "sums"],
+               body=body),
+             N("Scan", ["p", "ts"], ["walked", "ks"], body=step, num_scan_inputs=1)]
+    return graph(nodes, [("x", F, [64, 64])],
+                 [("p", F, ["n"]), ("q", F, ["n"]), ("same", F, ["n"]), ("ts", F, [5, "n"]),
+                  ("sums", F, [5, "n"]), ("walked", F, ["n"]), ("ks", F, [5, "n"])], weights)
+
+
+def long():
+    """300 iterations, each of which makes 64 KiB."""
+    weights = [("many", one(300)), ("true", np.array(True)), ("size", ints(16384)),
+               ("last", np.array(1, np.float32))]
+    body = inner([N("Add", ["a", "last"], ["b"]), N("Identity", ["go"], ["on"])],
+                 [("i", I, []), ("go", B, []), ("a", F, [16384])],
+                 [("on", B, []), ("b", F, [16384])])
+    nodes = [N("NonZero", ["x"], ["nz"]), N("Cast", ["nz"], ["places"], to=F),
+             N("ReduceSum", ["places"], ["sum"], keepdims=0),
+             N("Expand", ["sum", "size"], ["begin"]),
+             N("Loop", ["many", "true", "begin"], ["y"], body=body)]
+    return graph(nodes, [("x", F, [64, 64])], [("y", F, [16384])], weights)
+
+
 @unittest.skipUnless(onnxruntime, "needs onnxruntime, onnx and numpy")
 class RequestAfterRequest(harness.Served):
-    """What a request leaves to the next one, memory and kernels, changes no value."""
+    """What a request, or an iteration, leaves to the next one, memory and kernels, changes no
+    value."""
     @classmethod
     def setUpClass(cls):
-        cls.path = harness.folder() / "late_reused.onnx"
-        onnx.save(reused(), cls.path)
-        cls.server = harness.Server({"reused": {"path": str(cls.path)}}, config={"workers": 2})
+        cls.paths = {}
+        for make in reused, iterated, long:
+            cls.paths[make.__name__] = harness.folder() / f"late_{make.__name__}.onnx"
+            onnx.save(make(), cls.paths[make.__name__])
+        cls.server = harness.Server({name: {"path": str(path)} for name, path in cls.paths.items()},
+                                    config={"workers": 2, "limits": {"tail_bytes": "3MiB"}})
 
     def test_values_stay_those_of_onnxruntime(self):
-        session = onnxruntime.InferenceSession(str(self.path), providers=["CPUExecutionProvider"])
+        self.check("reused")
+
+    def test_values_of_iterations_are_those_of_onnxruntime(self):
+        self.check("iterated")
+
+    def test_iterations_do_not_add_up(self):
+        self.check("long")
+
+    def check(self, model):
+        session = onnxruntime.InferenceSession(str(self.paths[model]),
+                                               providers=["CPUExecutionProvider"])
         names = [o.name for o in session.get_outputs()]
 
         def send(seed):
@@ -395,7 +457,7 @@ class RequestAfterRequest(harness.Served):
                     x = rng.standard_normal((64, 64)).astype(np.float32)
                     x[rng.random((64, 64)) >= dense] = 0
                     x[0, 0] = 1  # a mean of nothing is no number
-                    reply = client.infer("reused", [("x", "FP32", [64, 64], x.tobytes())])
+                    reply = client.infer(model, [("x", "FP32", [64, 64], x.tobytes())])
                     self.assertEqual((reply.status, reply.message), (wire.OK, ""))
                     got = reply.outputs()
                     for name, wanted in zip(names, session.run(None, {"x": x})):
