@@ -303,6 +303,9 @@ void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t ind
 static void import_node(struct mapper *m, const struct onnx_node *node, uint32_t index)
 {
     uint32_t first = m->graph->n_nodes;
+    if (settled_take(m, node, index))
+        return;
+    settled_begin(m, node);
     map_node_begin(m, node, index);
     bool formed = !map_failed(m), late = formed && late_reads(m, node);
     if (formed && !late)
@@ -313,6 +316,7 @@ static void import_node(struct mapper *m, const struct onnx_node *node, uint32_t
         late_add(m, node, index);
     if (map_failed(m) && m->survey && !(m->late && m->unknown))
         survey_take(m, node, formed);
+    settled_end(m, node, index);
 }
 
 static void import_nodes(struct mapper *m, const struct onnx_graph *graph)
@@ -367,14 +371,18 @@ static void import_body(struct mapper *m, const struct onnx_graph *graph, const 
                         uint32_t *outputs)
 {
     bool found;
-    for (uint32_t i = 0; i < graph->n_inputs; i++)
+    for (uint32_t i = 0; i < graph->n_inputs; i++) {
+        m->settles = settled_input(m, i);
         map_value_add(m, graph->inputs[i].name, inputs[i]);
+    }
     if (graph->n_nodes > unrolled_max(m) - m->unrolled)
         map_refuse(m, "more than %u nodes in its branches or iterations", unrolled_max(m));
     if (map_failed(m))
         return;
     m->unrolled += graph->n_nodes;
+    m->settles = m->settled;
     import_initializers(m, graph);
+    m->settles = false;
     import_nodes(m, graph);
     for (uint32_t i = 0; i < graph->n_outputs && !map_failed(m); i++) {
         outputs[i] = map_value_find(m, graph->outputs[i].name, &found);
@@ -385,8 +393,9 @@ static void import_body(struct mapper *m, const struct onnx_graph *graph, const 
 }
 
 void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
-              const uint32_t *inputs, uint32_t *outputs)
+              struct settled *settled, const uint32_t *inputs, uint32_t *outputs)
 {
+    struct settled *outside = m->settled;
     struct scope scope = {.outer = m->scope};
     const struct onnx_node *node = m->node;
     const struct map_op *row = m->row;
@@ -403,8 +412,11 @@ void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
         return;
     }
     m->scope = &scope;
+    m->settled = settled;
     import_body(m, graph, inputs, outputs);
     map_scope_free(m, &scope);
+    m->settled = outside;
+    m->settles = false;
     m->scope = scope.outer;
     m->node = node;
     m->row = row;

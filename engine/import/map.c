@@ -16,6 +16,7 @@ struct value {
     uint32_t tensor; /* in `used`: how many readers are still to come */
     int32_t narrow;  /* the ONNX type of a constant that was unpacked (narrow.c), or 0 */
     bool held;       /* the value lies in a block, which it keeps */
+    bool settled;    /* it is the same in every iteration of the loop whose body has the name */
     UT_hash_handle hh;
 };
 
@@ -129,6 +130,8 @@ bool map_value_add(struct mapper *m, const char *name, uint32_t tensor)
     if (value)
         map_invalid(m, "the name '%s' is given twice", name);
     value = map_failed(m) ? NULL : table_add(m, &m->scope->values, name, tensor);
+    if (value)
+        value->settled = m->settles;
     if (value && m->blocks)
         value->held = blocks_hold(m->blocks, ir_tensor(m->graph, tensor)->data);
     return value;
@@ -233,6 +236,113 @@ void map_let_go(struct mapper *m, uint32_t tensor)
 {
     if (m->blocks && !map_failed(m) && tensor != IR_NONE)
         blocks_drop(m->blocks, ir_tensor(m->graph, tensor)->data);
+}
+
+/* --- what is the same in every iteration --- */
+
+struct settled {
+    bool *inputs; /* of the body */
+    uint32_t n_nodes;
+    struct settled_node {
+        uint32_t n_outputs; /* 0: not kept */
+        struct settled_value {
+            uint32_t tensor; /* IR_NONE: nobody reads it */
+            int32_t narrow;
+        } * outputs;
+    } nodes[];
+};
+
+/* Whether the body gives the value `from` as its output `to`. */
+static bool hands_on(const struct onnx_graph *body, const char *from, const char *to)
+{
+    bool same = !strcmp(from, to);
+    for (uint32_t i = 0; i < body->n_nodes && !same; i++) {
+        const struct onnx_node *node = &body->nodes[i];
+        same = !strcmp(node->op, "Identity") && node->n_inputs == 1 && node->n_outputs == 1 &&
+               !strcmp(node->inputs[0], from) && !strcmp(node->outputs[0], to);
+    }
+    return same;
+}
+
+struct settled *settled_new(const struct mapper *m, const struct onnx_graph *body,
+                            uint32_t first_in, uint32_t first_out, uint32_t n_state)
+{
+    size_t n = m->computes ? body->n_nodes : 0;
+    struct settled *s = n ? calloc(1, sizeof(*s) + n * sizeof(s->nodes[0])) : NULL;
+    if (!s)
+        return NULL;
+    s->n_nodes = body->n_nodes;
+    s->inputs = calloc(body->n_inputs + 1, sizeof(*s->inputs));
+    for (uint32_t i = 0; s->inputs && i < n_state; i++)
+        s->inputs[first_in + i] =
+            hands_on(body, body->inputs[first_in + i].name, body->outputs[first_out + i].name);
+    return s;
+}
+
+bool settled_input(const struct mapper *m, uint32_t i)
+{
+    return m->settled && m->settled->inputs && m->settled->inputs[i];
+}
+
+void settled_free(struct mapper *m, struct settled *settled)
+{
+    for (uint32_t i = 0; settled && i < settled->n_nodes; i++)
+        for (uint32_t k = 0; k < settled->nodes[i].n_outputs; k++)
+            map_let_go(m, settled->nodes[i].outputs[k].tensor);
+    if (settled)
+        free(settled->inputs);
+    free(settled);
+}
+
+void settled_begin(struct mapper *m, const struct onnx_node *node)
+{
+    bool known = !node->domain[0] || !strcmp(node->domain, "com.microsoft");
+    m->settles = false;
+    if (!m->settled || !known || map_failed(m))
+        return;
+    for (uint32_t i = 0; i < node->n_attrs; i++)
+        if (node->attrs[i].graph) /* it may read any name */
+            return;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        struct value *value = NULL;
+        HASH_FIND_STR(m->scope->values, node->inputs[i], value);
+        if (value && !value->settled)
+            return;
+    }
+    m->settles = true;
+}
+
+void settled_end(struct mapper *m, const struct onnx_node *node, uint32_t index)
+{
+    bool settles = m->settles && !map_failed(m) && node->n_outputs;
+    struct settled_value *outputs =
+        settles ? arena_array(m->graph->arena, node->n_outputs, sizeof(*outputs)) : NULL;
+    m->settles = false;
+    for (uint32_t i = 0; outputs && i < node->n_outputs; i++) {
+        struct value *value = NULL;
+        HASH_FIND_STR(m->scope->values, node->outputs[i], value);
+        outputs[i] =
+            (struct settled_value){value ? value->tensor : IR_NONE, value ? value->narrow : 0};
+        map_hold(m, outputs[i].tensor);
+    }
+    if (outputs)
+        m->settled->nodes[index] = (struct settled_node){node->n_outputs, outputs};
+}
+
+bool settled_take(struct mapper *m, const struct onnx_node *node, uint32_t index)
+{
+    const struct settled_node *kept = m->settled ? &m->settled->nodes[index] : NULL;
+    if (!kept || !kept->n_outputs)
+        return false;
+    m->settles = true;
+    for (uint32_t i = 0; i < kept->n_outputs; i++) {
+        if (kept->outputs[i].tensor == IR_NONE)
+            continue;
+        map_value_add(m, node->outputs[i], kept->outputs[i].tensor);
+        map_value_narrow(m, node->outputs[i], kept->outputs[i].narrow);
+    }
+    m->settles = false;
+    return true;
 }
 
 static void table_free(struct value **table)

@@ -61,7 +61,7 @@ static uint32_t *import_branch(struct mapper *m, const struct onnx_graph *graph,
 {
     uint32_t *outputs = graph ? room_for(m, graph->n_outputs) : NULL;
     if (outputs)
-        map_body(m, graph, tag, NULL, outputs);
+        map_body(m, graph, tag, NULL, NULL, outputs);
     return map_failed(m) ? NULL : outputs;
 }
 
@@ -172,23 +172,26 @@ struct unroll {
     uint32_t n, max;            /* iterations done, and at most to do */
     uint32_t *inputs, *outputs; /* of the body */
     uint32_t *kept;             /* [n_scan][max] */
+    struct settled *settled;    /* what is the same in every iteration, or NULL */
 };
 
-static void unroll_begin(struct mapper *m, struct unroll *u)
+/* `first_in`: the body's first input that is a state. */
+static void unroll_begin(struct mapper *m, struct unroll *u, uint32_t first_in)
 {
     u->inputs = room_for(m, u->body->n_inputs);
     u->outputs = room_for(m, u->body->n_outputs);
     u->kept = map_failed(m) ? NULL : calloc((size_t)u->n_scan * u->max + 1, sizeof(*u->kept));
     if (!u->kept)
         map_exhausted(m);
+    u->settled = map_failed(m) ? NULL : settled_new(m, u->body, first_in, u->first_out, u->n_state);
 }
 
-/* Imports one iteration. `first_in` is the body's first input that is a state. */
+/* Imports one iteration. */
 static void unroll_step(struct mapper *m, struct unroll *u, uint32_t first_in)
 {
     char tag[16];
     snprintf(tag, sizeof(tag), "%u", u->n);
-    map_body(m, u->body, tag, u->inputs, u->outputs);
+    map_body(m, u->body, tag, u->settled, u->inputs, u->outputs);
     for (uint32_t i = 0; i < u->n_state + u->n_scan; i++)
         map_hold(m, u->outputs[u->first_out + i]);
     for (uint32_t i = 0; i < u->n_state; i++) {
@@ -203,13 +206,14 @@ static void unroll_step(struct mapper *m, struct unroll *u, uint32_t first_in)
 
 /* The iterations are over. Their values stay until the next sweep, which comes when the loop's
  * outputs have names. */
-static void unroll_let_go(struct mapper *m, const struct unroll *u, uint32_t first_in)
+static void unroll_let_go(struct mapper *m, struct unroll *u, uint32_t first_in)
 {
     for (uint32_t i = 0; u->n > 0 && i < u->n_state; i++)
         map_let_go(m, u->inputs[first_in + i]);
     for (uint32_t i = 0; i < u->n_scan; i++)
         for (uint32_t k = 0; k < u->n; k++)
             map_let_go(m, u->kept[(size_t)i * u->max + k]);
+    settled_free(m, STEAL(u->settled));
 }
 
 /* Stacks tensors of one shape along a new axis, in as many steps as a node's limit of inputs
@@ -337,7 +341,7 @@ void map_loop(struct mapper *m)
     bool go_on = map_failed(m) || cond == IR_NONE || loop_goes_on(m, cond);
     if (map_failed(m))
         return;
-    unroll_begin(m, &u);
+    unroll_begin(m, &u, 2);
     for (uint32_t i = 0; i < u.n_state && !map_failed(m); i++)
         u.inputs[2 + i] = map_in(m, 2 + i);
     while (go_on && !map_failed(m) && (trips < 0 || u.n < trips)) {
@@ -440,7 +444,7 @@ static uint32_t emit_element(struct mapper *m, const struct scan *s, uint32_t i,
 static void run_scan(struct mapper *m, struct scan *s)
 {
     struct unroll *u = &s->u;
-    unroll_begin(m, u);
+    unroll_begin(m, u, 0);
     for (uint32_t i = 0; i < u->n_state && !map_failed(m); i++)
         u->inputs[i] = map_in(m, i);
     while (u->n < u->max && !map_failed(m)) {

@@ -118,11 +118,14 @@ static void key_make(struct key *key, const struct ir_graph *graph, const struct
 
 /* --- preparing --- */
 
-/* The first candidate that fits. */
+/* The candidate that fits and is thought to be the quickest: there is no time to ask them. */
 struct choice {
+    struct device *device;
     const struct ir_graph *graph;
     const struct ir_node *node;
     bool found;
+    uint32_t rank; /* of the next one */
+    uint64_t cost; /* ns */
     struct tactic tactic;
 };
 
@@ -133,17 +136,27 @@ static bool port_fits(const struct choice *c, const struct tactic_port *port, ui
                                  port->format.dtype == ir_tensor(c->graph, tensor)->dtype);
 }
 
+/* Of a backend that cannot tell, the first one is the best guess. */
+static uint64_t cost_of(const struct choice *c, const struct tactic *tactic, uint32_t rank)
+{
+    const struct backend *backend = c->device->backend;
+    return backend->cost ? backend->cost(c->device, c->graph, c->node, tactic, rank) : rank;
+}
+
 /* Tensors are plain here, and constants are not worth packing for one request. */
 static enum status consider(void *user, const struct tactic *tactic, struct error *err UNUSED)
 {
     struct choice *c = user;
-    bool fits = !c->found;
+    bool fits = true;
     for (uint32_t i = 0; i < tactic->n_in && fits; i++)
         fits = port_fits(c, &tactic->in[i], c->node->inputs[i]);
     for (uint32_t i = 0; i < tactic->n_out && fits; i++)
         fits = port_fits(c, &tactic->out[i], c->node->outputs[i]);
-    if (fits) {
+    uint64_t cost = fits ? cost_of(c, tactic, c->rank) : 0;
+    c->rank++;
+    if (fits && (!c->found || cost < c->cost)) {
         c->tactic = *tactic;
+        c->cost = cost;
         c->found = true;
     }
     return STATUS_OK;
@@ -188,7 +201,7 @@ static enum status prepare(struct tail_kernels *k, struct kernel *kernel,
     const struct backend *backend = k->device->backend;
     CLEANUP(ir_graph_cleanup) struct ir_graph *alone = NULL;
     TRY(isolate(graph, node, &alone, err));
-    struct choice c = {.graph = alone, .node = ir_node(alone, 0)};
+    struct choice c = {.device = k->device, .graph = alone, .node = ir_node(alone, 0)};
     TRY(backend->candidates(k->device, alone, c.node, PRECISION_F32, consider, &c, err));
     if (c.found)
         TRY(backend->op_prepare(k->stream, alone, c.node, &c.tactic, &kernel->op, err));

@@ -410,17 +410,20 @@ def iterated():
 
 
 def long():
-    """300 iterations, each of which makes 64 KiB."""
+    """300 iterations, each of which makes 64 KiB more than once, and hands on what it read."""
     weights = [("many", one(300)), ("true", np.array(True)), ("size", ints(16384)),
                ("last", np.array(1, np.float32))]
-    body = inner([N("Add", ["a", "last"], ["b"]), N("Identity", ["go"], ["on"])],
-                 [("i", I, []), ("go", B, []), ("a", F, [16384])],
-                 [("on", B, []), ("b", F, [16384])])
+    tenth = onnx.numpy_helper.from_array(np.array(0.1, np.float32))
+    body = inner([N("Constant", [], ["tenth"], value=tenth), N("Mul", ["kept", "tenth"], ["d"]),
+                  N("Add", ["d", "last"], ["e"]), N("Mul", ["a", "tenth"], ["f"]),
+                  N("Add", ["f", "e"], ["b"]), N("Identity", ["go"], ["on"])],
+                 [("i", I, []), ("go", B, []), ("a", F, [16384]), ("kept", F, [16384])],
+                 [("on", B, []), ("b", F, [16384]), ("kept", F, [16384])])
     nodes = [N("NonZero", ["x"], ["nz"]), N("Cast", ["nz"], ["places"], to=F),
              N("ReduceSum", ["places"], ["sum"], keepdims=0),
              N("Expand", ["sum", "size"], ["begin"]),
-             N("Loop", ["many", "true", "begin"], ["y"], body=body)]
-    return graph(nodes, [("x", F, [64, 64])], [("y", F, [16384])], weights)
+             N("Loop", ["many", "true", "begin", "begin"], ["y", "same"], body=body)]
+    return graph(nodes, [("x", F, [64, 64])], [("y", F, [16384]), ("same", F, [16384])], weights)
 
 
 @unittest.skipUnless(onnxruntime, "needs onnxruntime, onnx and numpy")
