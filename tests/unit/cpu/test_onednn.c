@@ -118,6 +118,26 @@ static void epilogue_of_instances_of_one_place(void **state UNUSED)
     }
 }
 
+/* x[2,1,3..] - a, which is broadcast along any of the other dimensions: oneDNN is not told of the
+ * channel. */
+static void one_channel(void **state UNUSED)
+{
+    for (uint32_t rank = 3; rank <= 5; rank++) {
+        for (uint32_t wide = 0; wide < 1U << rank; wide++) {
+            struct ir_graph *graph = ir_graph_new();
+            struct shape x = {.rank = rank, .dim = {2, 1, 3, 2, 4}}, a = x;
+            for (uint32_t d = 0; d < rank; d++)
+                a.dim[d] = wide >> d & 1 ? x.dim[d] : 1;
+            const uint32_t in[2] = {ir_tensor_add(graph, "x", DTYPE_F32, &x),
+                                    ir_tensor_add(graph, "a", DTYPE_F32, &a)};
+            uint32_t node = ir_node_add(graph, IR_OP_BINARY, "difference", 2, in);
+            assert_true(ir_attr_set_int(graph, node, IR_ATTR_FUNC, IR_BINARY_SUB));
+            infer(graph);
+            check(graph);
+        }
+    }
+}
+
 /* x is 0.5 everywhere, so that y follows from the channel alone. */
 static enum status try_blocks(void *user, const struct tactic *tactic, struct error *err)
 {
@@ -255,6 +275,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(epilogue_of_instances_of_one_place),
+        cmocka_unit_test(one_channel),
         cmocka_unit_test(numbers_for_each_channel_in_blocks),
         cmocka_unit_test(log_softmax_over_one_element),
         cmocka_unit_test(bf16_where_it_is_allowed),
