@@ -247,7 +247,7 @@ static struct kernel *kernel_add(struct tail_kernels *k, const struct key *key)
         return NULL;
     kernel->key_size = key->size;
     memcpy(kernel->key, key->bytes, key->size);
-    while (HASH_COUNT(k->table) >= TAIL_KERNELS_MAX)
+    while (HASH_COUNT(k->table) >= TAIL_KERNELS_MAX) /* NOLINT: as above */
         kernel_drop(k, k->table);
     HASH_ADD_KEYPTR(hh, k->table, kernel->key, kernel->key_size, kernel);
     if (!HASH_ADDED(kernel)) {
