@@ -147,8 +147,7 @@ static void copy_weights(const struct rewrite *rw, uint32_t node, size_t depth, 
 static void copy_bias(const struct rewrite *rw, uint32_t node, enum dtype dtype, size_t width,
                       void *to, size_t at)
 {
-    const struct ir_node *n = ir_node(rw->graph, node);
-    uint32_t bias = ir_node_own_inputs(n) > 2 ? n->inputs[2] : IR_NONE;
+    uint32_t bias = weighted_bias(ir_node(rw->graph, node));
     for (size_t c = 0; c < width; c++)
         float_put(to, dtype, at + c,
                   bias == IR_NONE ? 0 : float_get(ir_tensor(rw->graph, bias)->data, dtype, c));

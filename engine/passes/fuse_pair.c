@@ -75,15 +75,10 @@ static const char *check(const struct rewrite *rw, uint32_t first, uint32_t seco
     return rw->ctx->pairs->n == PASS_PAIRS_MAX ? "there are too many" : NULL;
 }
 
-static uint32_t bias_of(const struct ir_node *n)
-{
-    return ir_node_own_inputs(n) > 2 ? n->inputs[2] : IR_NONE;
-}
-
 /* The sum of both biases; IR_NONE: there is none, or no memory. */
 static uint32_t sum_biases(struct rewrite *rw, const struct pair *p)
 {
-    uint32_t a = bias_of(&p->first), b = bias_of(&p->second);
+    uint32_t a = weighted_bias(&p->first), b = weighted_bias(&p->second);
     if (a == IR_NONE || b == IR_NONE)
         return a == IR_NONE ? b : a;
     const struct ir_tensor t = *ir_tensor(rw->graph, a);

@@ -62,9 +62,8 @@ static const char *check(const struct rewrite *rw, uint32_t conv, const struct i
     for (uint32_t i = 0; i < n->n_epilogue; i++)
         if (n->epilogue[i].kind != IR_EPILOGUE_UNARY || n->epilogue[i].func != IR_UNARY_RELU)
             return "a step between them is no ReLU";
-    for (uint32_t i = 0; i < pool->n_epilogue; i++)
-        if (pool->epilogue[i].kind != IR_EPILOGUE_UNARY)
-            return "a step behind them reads a tensor";
+    if (!weighted_steps_are_unary(pool))
+        return "a step behind them reads a tensor";
     return n->n_epilogue + pool->n_epilogue > STEPS_MAX ? "there are too many steps" : NULL;
 }
 
@@ -109,8 +108,7 @@ static void add_steps(struct rewrite *rw, uint32_t node, const void *user)
 static void fuse(struct rewrite *rw, uint32_t node, uint32_t conv)
 {
     struct parts p = {.conv = *ir_node(rw->graph, conv), .pool = *ir_node(rw->graph, node)};
-    bool biased = ir_node_own_inputs(&p.conv) > 2 && p.conv.inputs[2] != IR_NONE;
-    p.n_in = biased ? 3 : 2;
+    p.n_in = weighted_bias(&p.conv) == IR_NONE ? 2 : 3;
     memcpy(p.in, p.conv.inputs, p.n_in * sizeof(*p.in));
     p.in[0] = bytes_of(rw, p.conv.inputs[0]);
     const struct rewrite_fusion fusion = {IR_OP_CONV_POOL, p.conv.name, p.pool.name, p.n_in, p.in,

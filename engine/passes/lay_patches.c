@@ -6,14 +6,14 @@
  *
  *   y = deconv(x, w)   becomes   y = lay(matmul(transpose(x), w'))
  *
- * where a row of the product is a patch: what each channel has at the first tap, then at the second
- * one. `lay` puts rows of patches below each other. Along one dimension they lie so already, and a
- * reshape is enough. The transposes around put channels last and first; between other nodes that
- * want channels last they are names.
+ * where a row of the product is a patch: what all channels have at the first tap, then what they
+ * have at the second one, and so on. `lay` puts the rows of a patch below each other. A patch of
+ * one dimension is a row already, and a reshape is enough. The transposes around it put channels
+ * last and first again; between other nodes that want channels last they move nothing.
  *
- * Libraries have their kernels for windows that overlap, whose sums they collect in memory or by a
- * walk over the output; for others, or those of one dimension, they have none that are quick. This
- * is done for backends that say it pays (pass_context.lays).
+ * Libraries have quick kernels for windows that overlap. oneDNN takes its general ones here, and
+ * along one dimension its reference. So this is done for backends that say it pays
+ * (pass_context.lays).
  */
 #include "engine/passes/weights.h"
 
@@ -30,11 +30,8 @@ static const char *check(const struct rewrite *rw, uint32_t node)
     if (!weighted_has_constants(rw, node))
         return "its weights are computed";
     if (copied_bytes(rw, n) > rw->room)
-        return "too much has been copied";
-    for (uint32_t i = 0; i < n->n_epilogue; i++)
-        if (n->epilogue[i].kind != IR_EPILOGUE_UNARY)
-            return "its epilogue reads a tensor";
-    return NULL;
+        return "its weights, copied once more, would take too much memory";
+    return weighted_steps_are_unary(n) ? NULL : "its epilogue reads a tensor";
 }
 
 /* Says whether the node is a transposed convolution whose windows lie side by side. */
@@ -46,12 +43,10 @@ static bool lays_patches(const struct rewrite *rw, uint32_t node)
     const struct shape *x = &ir_tensor(rw->graph, n->inputs[0])->shape;
     const struct shape *w = &ir_tensor(rw->graph, n->inputs[1])->shape;
     uint32_t dims = x->rank - 2;
-    bool lays = dims <= 2 && ir_attr_int(n, IR_ATTR_GROUP) == 1 && x->dim[0] > 0;
+    bool lays = dims <= 2 && ir_attr_int(n, IR_ATTR_GROUP) == 1 && x->dim[0] > 0 &&
+                weighted_side_by_side(n, w);
     for (uint32_t d = 0; d < dims && lays; d++)
-        lays = ir_attr_at(n, IR_ATTR_STRIDES, d) == w->dim[2 + d] &&
-               (w->dim[2 + d] == 1 || ir_attr_at(n, IR_ATTR_DILATIONS, d) == 1) &&
-               !ir_attr_at(n, IR_ATTR_OUTPUT_PADDING, d) && !ir_attr_at(n, IR_ATTR_PADS, d) &&
-               !ir_attr_at(n, IR_ATTR_PADS, dims + d);
+        lays = !ir_attr_at(n, IR_ATTR_OUTPUT_PADDING, d);
     return lays;
 }
 
@@ -73,7 +68,7 @@ static uint32_t matrix_of(struct rewrite *rw, const char *name, uint32_t weights
 }
 
 /* The bias once for each tap. */
-static uint32_t bias_of(struct rewrite *rw, const char *name, uint32_t bias, int64_t taps)
+static uint32_t repeat_bias(struct rewrite *rw, const char *name, uint32_t bias, int64_t taps)
 {
     const struct ir_tensor b = *ir_tensor(rw->graph, bias);
     const struct shape all = {.rank = 1, .dim = {taps * b.shape.dim[0]}};
@@ -110,17 +105,15 @@ static void lay(struct rewrite *rw, uint32_t node)
     const struct shape w = ir_tensor(rw->graph, deconv.inputs[1])->shape;
     const uint32_t two = w.rank == 4;
     const int64_t taps = w.dim[2] * (two ? w.dim[3] : 1);
-    bool biased = ir_node_own_inputs(&deconv) > 2 && deconv.inputs[2] != IR_NONE;
+    uint32_t bias = weighted_bias(&deconv);
     rw->room -= copied_bytes(rw, &deconv);
-    uint32_t in[3] = {rw_add_transpose(rw, deconv.name, deconv.inputs[0], w.rank, last[two]),
-                      matrix_of(rw, deconv.name, deconv.inputs[1], taps),
-                      biased ? bias_of(rw, deconv.name, deconv.inputs[2], taps) : IR_NONE};
+    uint32_t x = rw_add_transpose(rw, deconv.name, deconv.inputs[0], w.rank, last[two]);
+    uint32_t matrix = matrix_of(rw, deconv.name, deconv.inputs[1], taps);
+    if (bias != IR_NONE)
+        bias = repeat_bias(rw, deconv.name, bias, taps);
     if (rw->status)
         return;
-    uint32_t product = rw_add_node(rw, IR_OP_MATMUL, deconv.name, biased ? 3 : 2, in);
-    uint32_t rows = rw_finish(rw, product);
-    for (uint32_t i = 0; i < deconv.n_epilogue && !rw->status; i++)
-        rw_add_epilogue(rw, product, deconv.epilogue[i], IR_NONE);
+    uint32_t rows = weighted_multiply(rw, &deconv, x, matrix, bias, false);
     uint32_t y = rows == IR_NONE ? IR_NONE : add_layout(rw, deconv.name, rows, &w);
     if (y == IR_NONE)
         return;

@@ -22,14 +22,6 @@ enum {
     WHOLE = 8, /* what tensor cores sum, and write side by side */
 };
 
-static bool is_unpadded(const struct ir_node *n)
-{
-    for (uint32_t i = 0; i < 4; i++)
-        if (ir_attr_at(n, IR_ATTR_PADS, i))
-            return false;
-    return true;
-}
-
 /* Says why the convolution, which cuts its input into patches, stays one. NULL: it need not. */
 static const char *check(const struct rewrite *rw, uint32_t node)
 {
@@ -42,10 +34,7 @@ static const char *check(const struct rewrite *rw, uint32_t node)
         return "patches leave a rest of the image";
     if (w->dim[1] * w->dim[2] * w->dim[3] % WHOLE || w->dim[0] % WHOLE)
         return "patches or channels are no multiple of 8";
-    for (uint32_t i = 0; i < n->n_epilogue; i++)
-        if (n->epilogue[i].kind != IR_EPILOGUE_UNARY)
-            return "its epilogue reads a tensor";
-    return NULL;
+    return weighted_steps_are_unary(n) ? NULL : "its epilogue reads a tensor";
 }
 
 /* Says whether the node is a convolution of an image whose windows lie side by side. */
@@ -56,12 +45,8 @@ static bool cuts_image(const struct rewrite *rw, uint32_t node)
         return false;
     const struct shape *x = &ir_tensor(rw->graph, n->inputs[0])->shape;
     const struct shape *w = &ir_tensor(rw->graph, n->inputs[1])->shape;
-    bool side_by_side = x->rank == 4 && w->dim[2] * w->dim[3] > 1 && is_unpadded(n);
-    for (uint32_t d = 0; d < 2 && side_by_side; d++)
-        side_by_side = ir_attr_at(n, IR_ATTR_STRIDES, d) == w->dim[d + 2] &&
-                       (w->dim[d + 2] == 1 || ir_attr_at(n, IR_ATTR_DILATIONS, d) == 1);
-    return side_by_side && x->dim[1] <= CHANNELS_MAX && ir_attr_int(n, IR_ATTR_GROUP) == 1 &&
-           x->dim[0] > 0;
+    return x->rank == 4 && w->dim[2] * w->dim[3] > 1 && weighted_side_by_side(n, w) &&
+           x->dim[1] <= CHANNELS_MAX && ir_attr_int(n, IR_ATTR_GROUP) == 1 && x->dim[0] > 0;
 }
 
 /* The image's patches: [N, rows, columns, numbers of a patch]. */
@@ -82,16 +67,11 @@ static void unfold(struct rewrite *rw, uint32_t node)
     const struct ir_node conv = *ir_node(rw->graph, node);
     const struct shape w = ir_tensor(rw->graph, conv.inputs[1])->shape;
     const struct shape rows = {.rank = 2, .dim = {w.dim[0], w.dim[1] * w.dim[2] * w.dim[3]}};
-    bool biased = ir_node_own_inputs(&conv) > 2 && conv.inputs[2] != IR_NONE;
-    uint32_t in[3] = {add_patches(rw, conv.name, conv.inputs[0], &w), IR_NONE, IR_NONE};
-    if (in[0] == IR_NONE || (in[1] = rw_share_constant(rw, conv.inputs[1], &rows)) == IR_NONE)
+    uint32_t patches = add_patches(rw, conv.name, conv.inputs[0], &w);
+    uint32_t matrix = patches == IR_NONE ? IR_NONE : rw_share_constant(rw, conv.inputs[1], &rows);
+    if (matrix == IR_NONE)
         return;
-    in[2] = biased ? conv.inputs[2] : IR_NONE;
-    uint32_t product = rw_add_node(rw, IR_OP_MATMUL, conv.name, biased ? 3 : 2, in);
-    rw_set_int(rw, product, IR_ATTR_TRANS_B, 1);
-    uint32_t y = rw_finish(rw, product);
-    for (uint32_t i = 0; i < conv.n_epilogue && !rw->status; i++)
-        rw_add_epilogue(rw, product, conv.epilogue[i], IR_NONE);
+    uint32_t y = weighted_multiply(rw, &conv, patches, matrix, weighted_bias(&conv), true);
     if (y == IR_NONE)
         return;
     rw_done(rw, "%s is a product over patches", conv.name);

@@ -34,11 +34,50 @@ bool weighted_find(struct rewrite *rw, uint32_t tensor, struct weighted *out)
     return false;
 }
 
+uint32_t weighted_bias(const struct ir_node *node)
+{
+    return ir_node_own_inputs(node) > 2 ? node->inputs[2] : IR_NONE;
+}
+
 bool weighted_has_plain_bias(const struct rewrite *rw, uint32_t node)
 {
-    const struct ir_node *n = ir_node(rw->graph, node);
-    uint32_t bias = ir_node_own_inputs(n) > 2 ? n->inputs[2] : IR_NONE;
+    uint32_t bias = weighted_bias(ir_node(rw->graph, node));
     return bias == IR_NONE || constant_is_float(rw, bias);
+}
+
+bool weighted_steps_are_unary(const struct ir_node *node)
+{
+    for (uint32_t i = 0; i < node->n_epilogue; i++)
+        if (node->epilogue[i].kind != IR_EPILOGUE_UNARY)
+            return false;
+    return true;
+}
+
+bool weighted_side_by_side(const struct ir_node *node, const struct shape *weights)
+{
+    uint32_t dims = weights->rank - 2;
+    for (uint32_t d = 0; d < dims; d++) {
+        int64_t kernel = weights->dim[2 + d];
+        if (ir_attr_at(node, IR_ATTR_STRIDES, d) != kernel ||
+            (kernel > 1 && ir_attr_at(node, IR_ATTR_DILATIONS, d) != 1) ||
+            ir_attr_at(node, IR_ATTR_PADS, d) || ir_attr_at(node, IR_ATTR_PADS, dims + d))
+            return false;
+    }
+    return true;
+}
+
+uint32_t weighted_multiply(struct rewrite *rw, const struct ir_node *node, uint32_t a, uint32_t b,
+                           uint32_t bias, bool trans_b)
+{
+    const struct ir_node like = *node; /* adding a node may move it */
+    const uint32_t in[] = {a, b, bias};
+    uint32_t product = rw_add_node(rw, IR_OP_MATMUL, like.name, bias == IR_NONE ? 2 : 3, in);
+    if (trans_b)
+        rw_set_int(rw, product, IR_ATTR_TRANS_B, 1);
+    uint32_t y = rw_finish(rw, product);
+    for (uint32_t i = 0; i < like.n_epilogue && !rw->status; i++)
+        rw_add_epilogue(rw, product, like.epilogue[i], IR_NONE);
+    return rw->status ? IR_NONE : y;
 }
 
 bool weighted_has_constants(const struct rewrite *rw, uint32_t node)

@@ -23,6 +23,21 @@ bool weighted_find(struct rewrite *rw, uint32_t tensor, struct weighted *out);
 bool weighted_has_constants(const struct rewrite *rw, uint32_t node);
 bool weighted_has_plain_bias(const struct rewrite *rw, uint32_t node);
 
+/* The node's bias; IR_NONE: it has none. */
+uint32_t weighted_bias(const struct ir_node *node);
+
+/* Says whether no step of the node's epilogue reads a tensor. */
+bool weighted_steps_are_unary(const struct ir_node *node);
+
+/* Says whether the windows of a CONV or DECONV by weights of that shape lie side by side: its
+ * strides are its kernel, nothing is padded, and no window has gaps. */
+bool weighted_side_by_side(const struct ir_node *node, const struct shape *weights);
+
+/* Adds a MATMUL of a and b with the name, the bias `bias` (IR_NONE: without one) and the steps of
+ * `node`, which are unary; gives its output, or IR_NONE after a failure. */
+uint32_t weighted_multiply(struct rewrite *rw, const struct ir_node *node, uint32_t a, uint32_t b,
+                           uint32_t bias, bool trans_b);
+
 /* Multiplies the weights by scale[channel]. */
 void weighted_scale(struct rewrite *rw, const struct weighted *w, const float *scale);
 
