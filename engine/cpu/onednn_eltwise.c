@@ -72,9 +72,9 @@ static bool is_whole_blocks(const int64_t *dims, uint32_t rank, enum ir_layout l
     return block && rank > 2 && dims[1] % block == 0;
 }
 
-/* One channel is the same in plain order and channels last. oneDNN 2.6 then takes the latter, and
- * goes from pixel to pixel, 9 ns each, if an operand is broadcast. Without that dimension it does
- * not; but operands of an epilogue have it. */
+/* A tensor with one channel lies in memory the same way in plain order and channels last. oneDNN
+ * 2.6 takes it for channels last, and if an operand is broadcast it goes from pixel to pixel, 9 ns
+ * each. So oneDNN is not told of that dimension, unless operands of an epilogue have it, too. */
 static bool has_one_channel(const struct subject *s)
 {
     const struct shape *y = &subject_out(s, 0)->shape;
@@ -106,11 +106,12 @@ static enum status make_binary(const struct subject *s, struct choice c, struct 
     int64_t dims[SHAPE_MAX_RANK], y_dims[SHAPE_MAX_RANK];
     dnnl_binary_desc_t desc;
     uint32_t rank = y->shape.rank;
+    bool hides_channel = has_one_channel(s);
     if (c.src != c.dst || rank == 0 || !shape_equal(&a->shape, &y->shape) || confuses_epilogue(s) ||
         !binary_of(func, &kind) || !dims_padded(&b->shape, rank, dims) ||
-        !dims_padded(&y->shape, rank, y_dims) || (has_one_channel(s) && c.src != IR_LAYOUT_PLAIN))
+        !dims_padded(&y->shape, rank, y_dims) || (hides_channel && c.src != IR_LAYOUT_PLAIN))
         return STATUS_UNIMPLEMENTED;
-    if (has_one_channel(s)) {
+    if (hides_channel) {
         without_channel(rank, dims);
         rank = without_channel(rank, y_dims);
     }

@@ -416,7 +416,6 @@ void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
     import_body(m, graph, inputs, outputs);
     map_scope_free(m, &scope);
     m->settled = outside;
-    m->settles = false;
     m->scope = scope.outer;
     m->node = node;
     m->row = row;

@@ -108,6 +108,14 @@ static struct value *table_add(struct mapper *m, struct value **table, const cha
     return value;
 }
 
+/* Of the graph that is imported, not of those around it. */
+static struct value *find_here(const struct mapper *m, const char *name)
+{
+    struct value *value = NULL;
+    HASH_FIND_STR(m->scope->values, name, value);
+    return value;
+}
+
 static struct value *find(const struct mapper *m, const char *name)
 {
     struct value *value = NULL;
@@ -125,8 +133,7 @@ uint32_t map_value_find(const struct mapper *m, const char *name, bool *found)
 
 bool map_value_add(struct mapper *m, const char *name, uint32_t tensor)
 {
-    struct value *value;
-    HASH_FIND_STR(m->scope->values, name, value);
+    struct value *value = find_here(m, name);
     if (value)
         map_invalid(m, "the name '%s' is given twice", name);
     value = map_failed(m) ? NULL : table_add(m, &m->scope->values, name, tensor);
@@ -135,6 +142,12 @@ bool map_value_add(struct mapper *m, const char *name, uint32_t tensor)
     if (value && m->blocks)
         value->held = blocks_hold(m->blocks, ir_tensor(m->graph, tensor)->data);
     return value;
+}
+
+void map_sweep(struct mapper *m)
+{
+    if (m->blocks && !map_failed(m))
+        m->fold_budget += blocks_sweep(m->blocks);
 }
 
 static void release(struct mapper *m, struct value *value)
@@ -181,11 +194,11 @@ bool map_use_add(struct mapper *m, const char *name)
 /* A reader is done; the value of a name that has no other goes. */
 static void use_done(struct mapper *m, const char *name)
 {
-    struct value *use, *value = NULL;
+    struct value *use;
     HASH_FIND_STR(m->used, name, use);
     if (!use || !use->tensor || --use->tensor)
         return;
-    HASH_FIND_STR(m->scope->values, name, value);
+    struct value *value = find_here(m, name);
     if (value)
         release(m, value);
 }
@@ -209,19 +222,12 @@ void map_node_done(struct mapper *m, const struct onnx_node *node)
         return;
     uses_done(m, node);
     for (uint32_t i = 0; i < node->n_outputs; i++) {
-        struct value *use, *value;
+        struct value *use, *value = find_here(m, node->outputs[i]);
         HASH_FIND_STR(m->used, node->outputs[i], use);
-        HASH_FIND_STR(m->scope->values, node->outputs[i], value);
         if (value && !use)
             release(m, value);
     }
-    m->fold_budget += blocks_sweep(m->blocks);
-}
-
-void map_iteration_done(struct mapper *m)
-{
-    if (m->blocks && !map_failed(m))
-        m->fold_budget += blocks_sweep(m->blocks);
+    map_sweep(m);
 }
 
 void map_hold(struct mapper *m, uint32_t tensor)
@@ -240,15 +246,17 @@ void map_let_go(struct mapper *m, uint32_t tensor)
 
 /* --- what is the same in every iteration --- */
 
+struct settled_value {
+    uint32_t tensor; /* IR_NONE: nobody reads it */
+    int32_t narrow;
+};
+
 struct settled {
     bool *inputs; /* of the body */
     uint32_t n_nodes;
     struct settled_node {
         uint32_t n_outputs; /* 0: not kept */
-        struct settled_value {
-            uint32_t tensor; /* IR_NONE: nobody reads it */
-            int32_t narrow;
-        } * outputs;
+        struct settled_value *outputs;
     } nodes[];
 };
 
@@ -286,11 +294,12 @@ bool settled_input(const struct mapper *m, uint32_t i)
 
 void settled_free(struct mapper *m, struct settled *settled)
 {
-    for (uint32_t i = 0; settled && i < settled->n_nodes; i++)
+    if (!settled)
+        return;
+    for (uint32_t i = 0; i < settled->n_nodes; i++)
         for (uint32_t k = 0; k < settled->nodes[i].n_outputs; k++)
             map_let_go(m, settled->nodes[i].outputs[k].tensor);
-    if (settled)
-        free(settled->inputs);
+    free(settled->inputs);
     free(settled);
 }
 
@@ -304,8 +313,7 @@ void settled_begin(struct mapper *m, const struct onnx_node *node)
         if (node->attrs[i].graph) /* it may read any name */
             return;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
-        struct value *value = NULL;
-        HASH_FIND_STR(m->scope->values, node->inputs[i], value);
+        const struct value *value = find_here(m, node->inputs[i]);
         if (value && !value->settled)
             return;
     }
@@ -319,8 +327,7 @@ void settled_end(struct mapper *m, const struct onnx_node *node, uint32_t index)
         settles ? arena_array(m->graph->arena, node->n_outputs, sizeof(*outputs)) : NULL;
     m->settles = false;
     for (uint32_t i = 0; outputs && i < node->n_outputs; i++) {
-        struct value *value = NULL;
-        HASH_FIND_STR(m->scope->values, node->outputs[i], value);
+        const struct value *value = find_here(m, node->outputs[i]);
         outputs[i] =
             (struct settled_value){value ? value->tensor : IR_NONE, value ? value->narrow : 0};
         map_hold(m, outputs[i].tensor);

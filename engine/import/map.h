@@ -90,8 +90,8 @@ struct mapper {
     bool unknown;            /* the failure at hand is that only a request knows some value */
     bool computes;           /* all operands are known, and every node is evaluated */
     struct blocks *blocks;   /* where larger results of that go (blocks.h); NULL: into the graph */
-    struct settled *settled; /* of the loop whose body is imported; NULL: of none, or not used */
-    bool settles;            /* values that are added now are the same in every iteration */
+    struct settled *settled; /* of the loop whose body is imported; NULL: there is none */
+    bool settles;            /* values that are added now are settled */
     uint64_t steps;          /* the sum of the steps that map_sequence was told */
     struct onnx_survey *survey; /* NULL: the first failure ends the import */
     enum status status;
@@ -211,7 +211,8 @@ void emit_number(void *room, enum dtype dtype, size_t i, double value);
 /* The graph of an attribute; NULL, and failed, if it is missing or lies too deep. */
 const struct onnx_graph *map_graph(struct mapper *m, const char *name);
 /* Imports a graph. `inputs` become its inputs, and `outputs` gets its outputs. The names of its
- * nodes begin with this node's name and `tag`: "loop/3/Conv_1". `settled`: of a loop, or NULL. */
+ * nodes begin with this node's name and `tag`: "loop/3/Conv_1". `settled` is NULL unless
+ * the graph is a loop's body. */
 void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
               struct settled *settled, const uint32_t *inputs, uint32_t *outputs);
 
@@ -244,28 +245,31 @@ void map_set_free(struct value **set);
 void map_scope_free(struct mapper *m, struct scope *scope);
 /* What comes behind a node of the model's graph: values that nothing reads any more may go. */
 void map_node_done(struct mapper *m, const struct onnx_node *node);
+/* Values that no name has go, except for those that are held. */
+void map_sweep(struct mapper *m);
+void map_hold(struct mapper *m, uint32_t tensor);
+void map_let_go(struct mapper *m, uint32_t tensor); /* undoes one map_hold */
+
 /*
- * What nodes of a loop's body gave whose operands are the same in every iteration: constants, names
- * from outside, states that are handed on as they are (some exporters hand on all that a body
- * reads), and what is made of such. Later iterations need not compute it again.
+ * The settled values of a loop's body are the same in every iteration. They are its constants,
+ * names from outside, states that the body hands on as they are (some exporters hand on all that a
+ * body reads), and the outputs of nodes that read such values alone. The first iteration computes
+ * them, and later ones take them.
  *
  * The states are the body's inputs from `first_in` and its outputs from `first_out` on. NULL: there
  * is no memory, or nothing is computed.
  */
 struct settled *settled_new(const struct mapper *m, const struct onnx_graph *body,
                             uint32_t first_in, uint32_t first_out, uint32_t n_state);
-bool settled_input(const struct mapper *m, uint32_t i);       /* of the body that is imported */
 void settled_free(struct mapper *m, struct settled *settled); /* NULL is fine */
-/* Sets m->settles, for the time until the node has been mapped: its operands are settled. */
+/* Says whether input `i` of the body that is imported is settled. */
+bool settled_input(const struct mapper *m, uint32_t i);
+/* Sets m->settles if the node's operands are settled; settled_end resets it. */
 void settled_begin(struct mapper *m, const struct onnx_node *node);
-/* Keeps the node's outputs, if they are settled. */
+/* Keeps the outputs of a node that has been mapped, if they are settled. */
 void settled_end(struct mapper *m, const struct onnx_node *node, uint32_t index);
-/* Gives the node's outputs their names, if an iteration before has kept them. */
+/* Adds the node's outputs if an earlier iteration has kept them. False: it has not. */
 bool settled_take(struct mapper *m, const struct onnx_node *node, uint32_t index);
-/* Between a loop's iterations: values that no name has go, except for those that are held. */
-void map_iteration_done(struct mapper *m);
-void map_hold(struct mapper *m, uint32_t tensor);
-void map_let_go(struct mapper *m, uint32_t tensor); /* undoes one map_hold */
 void map_tables_free(struct mapper *m);
 /* The constant that a tensor of an inner graph has already become; IR_NONE: none yet. */
 uint32_t map_shared_find(const struct mapper *m, const struct onnx_tensor *tensor);

@@ -166,28 +166,28 @@ void map_if(struct mapper *m)
 /* A loop that is being unrolled. */
 struct unroll {
     const struct onnx_graph *body;
-    uint32_t n_state;           /* index of the body's first output that is a state */
-    uint32_t n_scan;            /* values of which every iteration's is kept */
-    uint32_t first_out;         /* the body's outputs before this one are the loop's own */
-    uint32_t n, max;            /* iterations done, and at most to do */
-    uint32_t *inputs, *outputs; /* of the body */
-    uint32_t *kept;             /* [n_scan][max] */
-    struct settled *settled;    /* what is the same in every iteration, or NULL */
+    uint32_t n_state;             /* index of the body's first output that is a state */
+    uint32_t n_scan;              /* values of which every iteration's is kept */
+    uint32_t first_in, first_out; /* the body's inputs and outputs before these are the loop's */
+    uint32_t n, max;              /* iterations done, and at most to do */
+    uint32_t *inputs, *outputs;   /* of the body */
+    uint32_t *kept;               /* [n_scan][max] */
+    struct settled *settled;      /* what is the same in every iteration, or NULL */
 };
 
-/* `first_in`: the body's first input that is a state. */
-static void unroll_begin(struct mapper *m, struct unroll *u, uint32_t first_in)
+static void unroll_begin(struct mapper *m, struct unroll *u)
 {
     u->inputs = room_for(m, u->body->n_inputs);
     u->outputs = room_for(m, u->body->n_outputs);
     u->kept = map_failed(m) ? NULL : calloc((size_t)u->n_scan * u->max + 1, sizeof(*u->kept));
     if (!u->kept)
         map_exhausted(m);
-    u->settled = map_failed(m) ? NULL : settled_new(m, u->body, first_in, u->first_out, u->n_state);
+    u->settled =
+        map_failed(m) ? NULL : settled_new(m, u->body, u->first_in, u->first_out, u->n_state);
 }
 
 /* Imports one iteration. */
-static void unroll_step(struct mapper *m, struct unroll *u, uint32_t first_in)
+static void unroll_step(struct mapper *m, struct unroll *u)
 {
     char tag[16];
     snprintf(tag, sizeof(tag), "%u", u->n);
@@ -196,8 +196,8 @@ static void unroll_step(struct mapper *m, struct unroll *u, uint32_t first_in)
         map_hold(m, u->outputs[u->first_out + i]);
     for (uint32_t i = 0; i < u->n_state; i++) {
         if (u->n > 0)
-            map_let_go(m, u->inputs[first_in + i]);
-        u->inputs[first_in + i] = u->outputs[u->first_out + i];
+            map_let_go(m, u->inputs[u->first_in + i]);
+        u->inputs[u->first_in + i] = u->outputs[u->first_out + i];
     }
     for (uint32_t i = 0; i < u->n_scan; i++)
         u->kept[(size_t)i * u->max + u->n] = u->outputs[u->first_out + u->n_state + i];
@@ -206,10 +206,10 @@ static void unroll_step(struct mapper *m, struct unroll *u, uint32_t first_in)
 
 /* The iterations are over. Their values stay until the next sweep, which comes when the loop's
  * outputs have names. */
-static void unroll_let_go(struct mapper *m, struct unroll *u, uint32_t first_in)
+static void unroll_let_go(struct mapper *m, struct unroll *u)
 {
     for (uint32_t i = 0; u->n > 0 && i < u->n_state; i++)
-        map_let_go(m, u->inputs[first_in + i]);
+        map_let_go(m, u->inputs[u->first_in + i]);
     for (uint32_t i = 0; i < u->n_scan; i++)
         for (uint32_t k = 0; k < u->n; k++)
             map_let_go(m, u->kept[(size_t)i * u->max + k]);
@@ -311,6 +311,7 @@ static void read_loop(struct mapper *m, struct unroll *u)
     uint32_t n = m->node->n_inputs;
     u->body = map_graph(m, "body");
     u->n_state = n > 2 ? n - 2 : 0;
+    u->first_in = 2;
     u->first_out = 1;
     if (map_failed(m))
         return;
@@ -341,24 +342,24 @@ void map_loop(struct mapper *m)
     bool go_on = map_failed(m) || cond == IR_NONE || loop_goes_on(m, cond);
     if (map_failed(m))
         return;
-    unroll_begin(m, &u, 2);
+    unroll_begin(m, &u);
     for (uint32_t i = 0; i < u.n_state && !map_failed(m); i++)
-        u.inputs[2 + i] = map_in(m, 2 + i);
+        u.inputs[u.first_in + i] = map_in(m, 2 + i);
     while (go_on && !map_failed(m) && (trips < 0 || u.n < trips)) {
         if (u.n == u.max) {
             map_unknown(m, "more than %u iterations", u.max);
             break;
         }
-        map_iteration_done(m);
+        map_sweep(m);
         u.inputs[0] = emit_scalar(m, DTYPE_I64, u.n);
         u.inputs[1] = emit_scalar(m, DTYPE_BOOL, 1);
-        unroll_step(m, &u, 2);
+        unroll_step(m, &u);
         go_on = !map_failed(m) && loop_goes_on(m, u.outputs[0]);
     }
-    unroll_let_go(m, &u, 2);
+    unroll_let_go(m, &u);
     map_sequence(m, u.n);
     for (uint32_t i = 0; i < u.n_state && !map_failed(m); i++)
-        map_out(m, i, u.inputs[2 + i]);
+        map_out(m, i, u.inputs[u.first_in + i]);
     for (uint32_t i = 0; i < u.n_scan; i++)
         unroll_collect(m, &u, i, 0, false);
     free(u.kept);
@@ -444,16 +445,16 @@ static uint32_t emit_element(struct mapper *m, const struct scan *s, uint32_t i,
 static void run_scan(struct mapper *m, struct scan *s)
 {
     struct unroll *u = &s->u;
-    unroll_begin(m, u, 0);
+    unroll_begin(m, u);
     for (uint32_t i = 0; i < u->n_state && !map_failed(m); i++)
         u->inputs[i] = map_in(m, i);
     while (u->n < u->max && !map_failed(m)) {
-        map_iteration_done(m);
+        map_sweep(m);
         for (uint32_t i = 0; i < s->n_in; i++)
             u->inputs[u->n_state + i] = emit_element(m, s, i, u->n);
-        unroll_step(m, u, 0);
+        unroll_step(m, u);
     }
-    unroll_let_go(m, u, 0);
+    unroll_let_go(m, u);
     map_sequence(m, u->n);
     for (uint32_t i = 0; i < u->n_state && !map_failed(m); i++)
         map_out(m, i, u->inputs[i]);

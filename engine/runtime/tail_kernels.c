@@ -118,13 +118,14 @@ static void key_make(struct key *key, const struct ir_graph *graph, const struct
 
 /* --- preparing --- */
 
-/* The candidate that fits and is thought to be the quickest: there is no time to ask them. */
+/* The candidate that fits and is thought to be the quickest; candidates are not timed for one
+ * request. */
 struct choice {
     struct device *device;
     const struct ir_graph *graph;
     const struct ir_node *node;
     bool found;
-    uint32_t rank; /* of the next one */
+    uint32_t rank; /* of the candidate at hand */
     uint64_t cost; /* ns */
     struct tactic tactic;
 };
@@ -137,10 +138,10 @@ static bool port_fits(const struct choice *c, const struct tactic_port *port, ui
 }
 
 /* Of a backend that cannot tell, the first one is the best guess. */
-static uint64_t cost_of(const struct choice *c, const struct tactic *tactic, uint32_t rank)
+static uint64_t cost_of(const struct choice *c, const struct tactic *tactic)
 {
     const struct backend *backend = c->device->backend;
-    return backend->cost ? backend->cost(c->device, c->graph, c->node, tactic, rank) : rank;
+    return backend->cost ? backend->cost(c->device, c->graph, c->node, tactic, c->rank) : c->rank;
 }
 
 /* Tensors are plain here, and constants are not worth packing for one request. */
@@ -152,7 +153,7 @@ static enum status consider(void *user, const struct tactic *tactic, struct erro
         fits = port_fits(c, &tactic->in[i], c->node->inputs[i]);
     for (uint32_t i = 0; i < tactic->n_out && fits; i++)
         fits = port_fits(c, &tactic->out[i], c->node->outputs[i]);
-    uint64_t cost = fits ? cost_of(c, tactic, c->rank) : 0;
+    uint64_t cost = fits ? cost_of(c, tactic) : 0;
     c->rank++;
     if (fits && (!c->found || cost < c->cost)) {
         c->tactic = *tactic;
