@@ -141,6 +141,12 @@ class Large(harness.Served):
         peer.pour(stream, grpc_body(i)[:WINDOW // 2], end=False)
         return stream
 
+    def half_sender(self):
+        """A peer that has sent half of a large message."""
+        peer = self.peer()
+        self.half_sent(peer)
+        return peer
+
     def held(self):
         """Bytes that messages take."""
         with self.server.client() as client:
@@ -154,10 +160,13 @@ class Large(harness.Served):
 
     def test_one_that_stands_still_is_waited_for_once(self):
         def framed():
-            begin = time.monotonic()
+            begin, before = time.monotonic(), self.waited()
             self.framed(1)
             self.assertLess(time.monotonic() - begin, STILL + SLACK)
+            counts.append(self.waited() - before)
+        counts = []
         client, rest = self.behind_a_stalled(framed)
+        self.assertEqual(counts[-1], 1)
         self.nobody_waits()
         client.send(rest)
         reply = client.receive()
@@ -176,26 +185,22 @@ class Large(harness.Served):
         for _ in range(8):
             peers, streams = [], []
             self.behind_a_stalled(send)
-            peer, stream = peers[-1], streams[-1]
+            peer, stream, begin = peers[-1], streams[-1], time.monotonic()
             number = peer.call(body=small)
             got = peer.until(lambda k, f, s, p: k == h2.DATA or (k, s) == (h2.WINDOW, stream))
-            if got[0] == h2.DATA:  # and no leave to send more
+            took = time.monotonic() - begin
+            if got[0] == h2.DATA and took < STILL:  # and no leave to send more
                 break
         self.assertEqual(got[:1] + got[2:3], (h2.DATA, number))
         self.assertIn(X4, got[3])
+        self.assertLess(took, STILL)
         peer.pour(stream, body[WINDOW:])
         self.answered(peer, stream, 7)
 
     def test_who_leaves_while_it_waits_is_forgotten(self):
-        def grpc():
-            peers.append(self.peer())
-            self.half_sent(peers[-1])
-
-        def framed():
-            peers.append(self.stalled()[0])
         peers = []
-        for door in grpc, framed:
-            self.behind_a_stalled(door)
+        for door in self.half_sender, lambda: self.stalled()[0]:
+            self.behind_a_stalled(lambda: peers.append(door()))
         for peer in peers:
             peer.close()
         self.framed(5)
@@ -208,7 +213,7 @@ class Large(harness.Served):
             if i % 2:
                 self.stalled()
             else:
-                self.half_sent(self.peer())
+                self.half_sender()
         time.sleep(MOST + STILL + 0.5)
         self.nobody_waits()
         self.assertLess(self.held(), many * (LARGE + (1 << 20)))
@@ -221,14 +226,8 @@ class Large(harness.Served):
     def test_connections_that_are_reset_leave_nothing(self):
         for _ in range(8):
             peers = []
-
-            def grpc():
-                peers.append(self.peer())
-                self.half_sent(peers[-1])
-
-            def stalled():
-                peers.append(self.stalled()[0])
-            self.behind_a_stalled(grpc, stalled)
+            self.behind_a_stalled(lambda: peers.append(self.half_sender()),
+                                  lambda: peers.append(self.stalled()[0]))
             for peer in peers:
                 self.reset(peer)
             harness.until(lambda: self.held() == 0)
