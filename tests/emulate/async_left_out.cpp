@@ -31,8 +31,9 @@ int find_site(const char *what, const void *address)
 /* The place's number; a new one is added. Most calls are from where one of the last came. */
 int number_of_site(const char *what, const void *address)
 {
-    static int last[256]; /* by address; one that two share is looked up */
-    size_t at = (uintptr_t)address % 251;
+    enum { PLACES = 251 };
+    static int last[PLACES]; /* by address; one that two share is looked up */
+    size_t at = (uintptr_t)address % PLACES;
     if ((size_t)last[at] < sites.size() && sites[(size_t)last[at]].address == address)
         return last[at];
     return last[at] = find_site(what, address);

@@ -302,9 +302,9 @@ static void keep_sums(bool integers, bool keep, const float (*sums)[N_MOST / 4],
                 *at = (keep ? *at : 0) + (uint32_t)(int32_t)sum;
                 continue;
             }
-            memcpy(&before, at, sizeof(before));
+            __builtin_memcpy(&before, at, sizeof(before)); /* these are no memory of a kernel's */
             sum += keep ? before : 0;
-            memcpy(at, &sum, sizeof(sum));
+            __builtin_memcpy(at, &sum, sizeof(sum));
         }
 }
 
