@@ -301,6 +301,17 @@ static void print_profile(const struct plan *plan, const struct plan_profile *pr
     }
 }
 
+static void print_tail(const struct plan *plan)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plan->n_profiles; i++)
+        n = MAX(n, plan->profiles[i].n_bodies);
+    printf("tail     %.2f MiB: runs on the CPU behind the layers; a request tells its sizes\n",
+           (double)plan->tail_bytes / (1 << 20));
+    if (n)
+        printf("         with %u loop%s whose iterations run as a whole\n", n, n == 1 ? "" : "s");
+}
+
 static void print_text(const struct plan *plan, const struct inspect_args *args)
 {
     printf("plan     ");
@@ -315,8 +326,7 @@ static void print_text(const struct plan *plan, const struct inspect_args *args)
     else
         print_bindings("output", plan->outputs, plan->n_outputs);
     if (plan->n_late)
-        printf("tail     %.2f MiB: runs on the CPU behind the layers; a request tells its sizes\n",
-               (double)plan->tail_bytes / (1 << 20));
+        print_tail(plan);
     if (plan->ragged.max_length)
         printf("ragged   batches of tokens, of sequences of up to %lld%s%s\n",
                (long long)plan->ragged.max_length,

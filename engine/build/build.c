@@ -698,7 +698,7 @@ static enum status fill_plan(struct builder *b, struct error *err)
         TRY(build_points_keep(b->model, b->options, batches[0], &b->space, err));
     TRY(make_guard(b, err));
     TRY(build_profiles(b, batches, n, err));
-    build_tails_give(b->tails);
+    TRY(build_tails_give(b->tails, err));
     TRY(put_exactness(b, err));
     tell_disturbed(b);
     if (b->options->report)
@@ -726,7 +726,7 @@ enum status build_plan(struct onnx_model *model, const struct build_options *opt
     TRY(build_store_new(&b.store, err));
     b.plan = plan_new();
     b.history = tune_history_new();
-    b.tails = build_tails_new(b.plan, options->log);
+    b.tails = build_tails_new(b.plan, options);
     enum status status =
         b.plan && b.history && b.tails ? fill_plan(&b, err) : error_no_memory(err, "the builder");
     tune_history_free(b.history);

@@ -20,6 +20,8 @@ struct finding {
 void build_tail_cleanup(struct onnx_tail *tail)
 {
     free(tail->model);
+    for (uint32_t i = 0; i < tail->n_bodies; i++)
+        ir_graph_free(tail->bodies[i]);
 }
 
 enum status build_import(struct onnx_model *model, const struct build_options *options,

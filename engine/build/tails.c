@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "engine/build/bodies.h"
 #include "engine/cpu/eval.h"
 
 enum { TRIAL_BYTES = 1 << 28 };
@@ -26,6 +27,7 @@ struct piece {
 
 struct build_tails {
     struct plan *plan;
+    const struct build_options *options;
     const struct log_sink *log;
     uint32_t n; /* profiles seen */
     struct piece *table;
@@ -33,11 +35,11 @@ struct build_tails {
     size_t size, cap;
 };
 
-struct build_tails *build_tails_new(struct plan *plan, const struct log_sink *log)
+struct build_tails *build_tails_new(struct plan *plan, const struct build_options *options)
 {
     struct build_tails *tails = calloc(1, sizeof(*tails));
     if (tails)
-        *tails = (struct build_tails){.plan = plan, .log = log};
+        *tails = (struct build_tails){.plan = plan, .options = options, .log = options->log};
     return tails;
 }
 
@@ -229,6 +231,28 @@ static enum status put_late(const struct build_tails *tails, const struct onnx_t
     return STATUS_OK;
 }
 
+/* Builds the bodies of the tail's loops, which it gives up. */
+static enum status add_bodies(struct build_tails *tails, struct onnx_tail *tail,
+                              struct plan_profile *profile, struct error *err)
+{
+    struct plan_body *list =
+        arena_array(tails->plan->arena, MAX(tail->n_bodies, 1u), sizeof(*list));
+    if (!list)
+        return error_no_memory(err, "the builder");
+    profile->bodies = list;
+    for (uint32_t i = 0; i < tail->n_bodies; i++) {
+        CLEANUP(cleanup_free) void *bytes = NULL;
+        struct plan_body *to = &list[profile->n_bodies];
+        size_t size = 0;
+        TRY(build_body(tails->options, STEAL(tail->bodies[i]), &bytes, &size, err));
+        if (bytes && !append(tails, bytes, size, &to->offset))
+            return error_no_memory(err, "the builder");
+        to->size = size;
+        profile->n_bodies += bytes != NULL;
+    }
+    return STATUS_OK;
+}
+
 enum status build_tails_add(struct build_tails *tails, struct onnx_tail *tail,
                             const struct ir_graph *graph, struct plan_profile *profile,
                             struct error *err)
@@ -250,12 +274,21 @@ enum status build_tails_add(struct build_tails *tails, struct onnx_tail *tail,
     if (!append(tails, tail->model, tail->size, &profile->tail_offset))
         return error_no_memory(err, "the builder");
     profile->tail_size = tail->size;
-    return STATUS_OK;
+    return add_bodies(tails, tail, profile, err);
 }
 
-void build_tails_give(struct build_tails *tails)
+enum status build_tails_give(struct build_tails *tails, struct error *err)
 {
     struct plan *plan = tails->plan;
+    size_t size;
+    if (!tails->size)
+        return STATUS_OK;
+    if (!checked_round_up(tails->size, BACKEND_ALIGN, &size))
+        return error_no_memory(err, "the builder");
+    plan->tail_memory = aligned_alloc(BACKEND_ALIGN, size); /* plans in it are read in place */
+    if (!plan->tail_memory)
+        return error_no_memory(err, "the builder");
+    plan->tail = memcpy(plan->tail_memory, tails->data, tails->size);
     plan->tail_bytes = tails->size;
-    plan->tail = plan->tail_memory = STEAL(tails->data);
+    return STATUS_OK;
 }

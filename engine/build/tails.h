@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gathers the tails of a plan's profiles (engine/import/onnx.h) in one piece of memory, which
- * becomes the plan's tail section: the constants that they read, equal ones once, and their models.
+ * becomes the plan's tail section: the constants that they read, equal ones once, their models, and
+ * plans of the bodies of their loops.
  */
 #ifndef INFERD_ENGINE_BUILD_TAILS_H
 #define INFERD_ENGINE_BUILD_TAILS_H
 
-#include "base/log.h"
-#include "engine/import/onnx.h"
-#include "engine/plan/plan.h"
+#include "engine/build/build.h"
 
 struct build_tails;
 
-struct build_tails *build_tails_new(struct plan *plan, const struct log_sink *log); /* or NULL */
+/* The options outlive it. NULL: no memory. */
+struct build_tails *build_tails_new(struct plan *plan, const struct build_options *options);
 void build_tails_free(struct build_tails *tails);
 
 /* The function that keeps constants, for struct onnx_tail; `tails` is its user. */
@@ -24,7 +24,7 @@ enum status build_tails_add(struct build_tails *tails, struct onnx_tail *tail,
                             const struct ir_graph *graph, struct plan_profile *profile,
                             struct error *err);
 /* Hands the memory over to the plan, behind the last profile. */
-void build_tails_give(struct build_tails *tails);
+enum status build_tails_give(struct build_tails *tails, struct error *err);
 
 /* *out: `from` as a name that clients can write, in the plan's arena: other characters become '_'.
  * INVALID_ARGUMENT: one of the `n` earlier bindings has it. */

@@ -367,6 +367,14 @@ static uint32_t unrolled_max(const struct mapper *m)
     return m->computes ? COMPUTED_MAX : UNROLLED_MAX;
 }
 
+void map_unroll(struct mapper *m, const struct onnx_graph *graph)
+{
+    if (graph->n_nodes > unrolled_max(m) - m->unrolled)
+        map_refuse(m, "more than %u nodes in its branches or iterations", unrolled_max(m));
+    else
+        m->unrolled += graph->n_nodes;
+}
+
 static void import_body(struct mapper *m, const struct onnx_graph *graph, const uint32_t *inputs,
                         uint32_t *outputs)
 {
@@ -375,11 +383,9 @@ static void import_body(struct mapper *m, const struct onnx_graph *graph, const 
         m->settles = settled_input(m, i);
         map_value_add(m, graph->inputs[i].name, inputs[i]);
     }
-    if (graph->n_nodes > unrolled_max(m) - m->unrolled)
-        map_refuse(m, "more than %u nodes in its branches or iterations", unrolled_max(m));
+    map_unroll(m, graph);
     if (map_failed(m))
         return;
-    m->unrolled += graph->n_nodes;
     m->settles = m->settled;
     import_initializers(m, graph);
     m->settles = false;
@@ -426,9 +432,8 @@ void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
 
 /* --- outputs --- */
 
-/* Makes an output of the graph the output of a node of its own, with the file's name. An input, a
- * constant, or a tensor that is already an output under another name is copied. */
-static uint32_t own_output(struct mapper *m, uint32_t tensor, const char *name)
+/* An input, a constant, or a tensor that is already an output under another name is copied. */
+uint32_t map_own_output(struct mapper *m, uint32_t tensor, const char *name)
 {
     struct ir_tensor *t = ir_tensor(m->graph, tensor);
     if (t->producer == IR_NONE || ir_tensor_is_output(m->graph, tensor)) {
@@ -469,7 +474,7 @@ static void import_output(struct mapper *m, const struct onnx_value_info *output
                     onnx_type_name(output->type), dtype_name(map_dtype(m, tensor)));
     if (map_failed(m))
         return;
-    tensor = own_output(m, tensor, output->name);
+    tensor = map_own_output(m, tensor, output->name);
     if (!map_failed(m))
         m->graph->outputs[m->graph->n_outputs++] = tensor;
 }
@@ -511,7 +516,7 @@ static void import_graph(struct mapper *m)
     drop_taken_inputs(m);
 }
 
-static struct ir_graph *graph_for(struct onnx_model *model)
+struct ir_graph *map_graph_new(struct onnx_model *model)
 {
     struct ir_graph *graph = ir_graph_new();
     if (!graph)
@@ -538,7 +543,7 @@ enum status map_import(struct onnx_model *model, const struct onnx_options *opti
                        .late = options->tail || survey ? &late : NULL,
                        .scope = &names,
                        .options = options,
-                       .graph = graph_for(model),
+                       .graph = map_graph_new(model),
                        .fold_budget = fold_budget,
                        .fold_work = fold_work,
                        .survey = survey,
@@ -622,11 +627,13 @@ enum status onnx_compute(struct onnx_model *model, const struct onnx_computing *
     struct mapper m = {.model = model,
                        .scope = &names,
                        .options = &options,
-                       .graph = graph_for(model),
+                       .graph = map_graph_new(model),
                        .fold_budget = how->memory_max,
                        .fold_work = UINT64_MAX,
                        .computes = true,
                        .blocks = (struct blocks *)how->memory,
+                       .bodies = how->bodies,
+                       .n_bodies = how->n_bodies,
                        .err = &why};
     if (!m.graph)
         return error_no_memory(err, "a graph");

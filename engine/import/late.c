@@ -4,16 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/import/body.h"
 #include "engine/import/tail_model.h"
 
 /* --- names that nodes read --- */
 
-typedef bool (*name_seen)(void *user, const char *name); /* false: that is enough */
+static bool node_reads(const struct onnx_node *node, late_name seen, void *user);
 
-static bool node_reads(const struct onnx_node *node, name_seen seen, void *user);
-
-/* Names that are the inner graph's own are shown too: they are nobody else's. */
-static bool graph_reads(const struct onnx_graph *graph, name_seen seen, void *user)
+bool late_each_name(const struct onnx_graph *graph, late_name seen, void *user)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++)
         if (!node_reads(&graph->nodes[i], seen, user))
@@ -25,13 +23,13 @@ static bool graph_reads(const struct onnx_graph *graph, name_seen seen, void *us
 }
 
 /* Shows all names that the node and the graphs within it read. */
-static bool node_reads(const struct onnx_node *node, name_seen seen, void *user)
+static bool node_reads(const struct onnx_node *node, late_name seen, void *user)
 {
     for (uint32_t i = 0; i < node->n_inputs; i++)
         if (node->inputs[i][0] && !seen(user, node->inputs[i]))
             return false;
     for (uint32_t i = 0; i < node->n_attrs; i++)
-        if (node->attrs[i].graph && !graph_reads(node->attrs[i].graph, seen, user))
+        if (node->attrs[i].graph && !late_each_name(node->attrs[i].graph, seen, user))
             return false;
     return true;
 }
@@ -303,6 +301,20 @@ static void add_output(struct finish *f, const struct onnx_value_info *info)
     tail_model_output(f->to, info);
 }
 
+/* Makes graphs of the bodies of loops that read nothing that is late. */
+static void add_bodies(struct finish *f)
+{
+    struct onnx_tail *out = f->out;
+    for (uint32_t i = 0; i < f->graph->n_nodes && out->keep && !map_failed(f->m); i++) {
+        const struct onnx_node *node = &f->graph->nodes[i];
+        if (!f->m->late->nodes[i] || out->n_bodies == ONNX_MAX_BODIES)
+            continue;
+        struct ir_graph *body = body_graph(f->m, node);
+        if (body)
+            out->bodies[out->n_bodies++] = body;
+    }
+}
+
 static void write_model(struct finish *f)
 {
     const struct late *late = f->m->late;
@@ -314,6 +326,7 @@ static void write_model(struct finish *f)
     for (uint32_t i = 0; i < f->graph->n_nodes && !map_failed(f->m); i++)
         if (late->nodes[i])
             tail_model_node(f->to, &f->graph->nodes[i]);
+    add_bodies(f);
     place_all(f);
     for (uint32_t i = 0; i < f->graph->n_outputs && !map_failed(f->m); i++)
         add_output(f, &f->graph->outputs[i]);

@@ -15,6 +15,11 @@ struct late {
     uint32_t n;
 };
 
+/* Shows all names that the graph and those within it read, their own ones among them; false: that
+ * is enough. */
+typedef bool (*late_name)(void *user, const char *name);
+bool late_each_name(const struct onnx_graph *graph, late_name seen, void *user);
+
 /* Whether the node at hand is to be late because of what it reads. */
 bool late_reads(struct mapper *m, const struct onnx_node *node);
 /* If the mapping of the node at hand has just failed because only a request knows a value: takes

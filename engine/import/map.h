@@ -93,6 +93,13 @@ struct mapper {
     struct settled *settled; /* of the loop whose body is imported; NULL: there is none */
     bool settles;            /* values that are added now are settled */
     uint64_t steps;          /* the sum of the steps that map_sequence was told */
+    const struct onnx_body *bodies; /* of loops of the model's graph */
+    uint32_t n_bodies;
+    bool notes;                 /* all names are noted, for another import of the same graph: */
+    struct value *noted;        /* hash table */
+    const struct mapper *trial; /* that has noted names; or NULL (assume.h) */
+    bool assumes;               /* that import: there is */
+    uint32_t assumed;           /* a flag whether all that was assumed is so */
     struct onnx_survey *survey; /* NULL: the first failure ends the import */
     enum status status;
     struct error *err;
@@ -215,6 +222,10 @@ const struct onnx_graph *map_graph(struct mapper *m, const char *name);
  * the graph is a loop's body. */
 void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
               struct settled *settled, const uint32_t *inputs, uint32_t *outputs);
+/* Counts the nodes of such a graph; fails if there are too many in all. */
+void map_unroll(struct mapper *m, const struct onnx_graph *graph);
+/* Whether the body gives the value `from` as its output `to`, as it is. */
+bool map_hands_on(const struct onnx_graph *body, const char *from, const char *to);
 
 /* --- for import.c --- */
 /* Check the node against its row: first the number of operands, and the attributes; then, when the
@@ -232,12 +243,18 @@ enum status map_dims_check(const struct onnx_model *model, const struct onnx_opt
  * on, and no graph is returned. */
 enum status map_import(struct onnx_model *model, const struct onnx_options *options,
                        struct onnx_survey *survey, struct ir_graph **out, struct error *err);
+uint32_t map_noted(const struct mapper *m, const char *name); /* IR_NONE: it was not noted */
+/* A graph without nodes that holds the model; NULL: no memory. */
+struct ir_graph *map_graph_new(struct onnx_model *model);
+/* Makes an output of the graph the output of a node of its own, which has this name. */
+uint32_t map_own_output(struct mapper *m, uint32_t tensor, const char *name);
 uint32_t map_value_find(const struct mapper *m, const char *name, bool *found);
 bool map_value_add(struct mapper *m, const char *name, uint32_t tensor); /* false: failed */
 /* Notes that the value has this narrow type (tensor.h) and is held in a wider one. */
 void map_value_narrow(struct mapper *m, const char *name, int32_t type);
 int32_t map_in_narrow(const struct mapper *m, uint32_t i); /* the narrow type of input i, or 0 */
-bool map_use_add(struct mapper *m, const char *name);      /* one more reader */
+int32_t map_narrow_of(const struct mapper *m, const char *name); /* the same of a value */
+bool map_use_add(struct mapper *m, const char *name);            /* one more reader */
 /* A set of names, which must outlive it; NULL is the empty one. False: failed. */
 bool map_set_add(struct mapper *m, struct value **set, const char *name);
 bool map_set_has(struct value *set, const char *name);

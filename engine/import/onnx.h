@@ -58,6 +58,8 @@ struct onnx_tail_output {
     bool unranked;      /* the file does not tell its rank, and `shape` means nothing */
 };
 
+enum { ONNX_MAX_BODIES = 16 };
+
 struct onnx_tail {
     /* Keeps the bytes of a constant that the tail reads; *offset tells where, from the beginning of
      * what onnx_tail_open is given as `store`. NULL: the tail is not to be opened. */
@@ -69,6 +71,10 @@ struct onnx_tail {
     struct onnx_tail_output outputs[IR_MAX_IO];
     void *model; /* malloc-ed */
     size_t size;
+    /* Graphs of loops' bodies, for the caller to free: one iteration each, to be run by
+     * onnx_computing. They read constants of the graph that was imported. */
+    struct ir_graph *bodies[ONNX_MAX_BODIES];
+    uint32_t n_bodies;
 };
 
 struct onnx_options {
@@ -158,13 +164,36 @@ const char *onnx_tail_output_name(const struct onnx_model *tail, uint32_t index,
  * gone.
  * RESOURCE_EXHAUSTED: more than `memory_max` bytes are needed, or too many steps. OUT_OF_RANGE,
  * INVALID_ARGUMENT and others: a node fails for these values.
+ *
+ * A loop for which there is a body that fits is run by it, an iteration at a time; others are run
+ * node by node.
  */
+struct onnx_port {
+    const char *name;
+    enum dtype dtype;
+    struct shape shape;
+    size_t offset; /* of an output, in the memory of all outputs; a multiple of 64 */
+};
+
+/* A graph of onnx_tail.bodies that is ready to run. */
+struct onnx_body {
+    const char *name; /* the graph's */
+    const struct onnx_port *inputs, *outputs;
+    uint32_t n_inputs, n_outputs;
+    size_t out_bytes;
+    /* Runs it once. All addresses are multiples of 64. */
+    enum status (*run)(void *user, const void *const *inputs, void *outputs, struct error *err);
+    void *user;
+};
+
 struct onnx_computing {
     const struct tensor_view *inputs;
     struct ir_evaluator evaluator;
     struct onnx_memory
         *memory;       /* of the caller, who uses it for one computation at a time; or NULL */
     size_t memory_max; /* bytes of all values that are there at a time */
+    const struct onnx_body *bodies;
+    uint32_t n_bodies;
 };
 enum status onnx_compute(struct onnx_model *model, const struct onnx_computing *how,
                          struct tensor_view *outputs, struct ir_graph **graph, struct error *err);

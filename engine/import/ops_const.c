@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops whose results are known when the plan is built: constants, shapes, ranges, windows. */
 #include "engine/import/ops.h"
-#include "engine/import/tensor.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "engine/import/assume.h"
+#include "engine/import/tensor.h"
 
 /* Makes a TensorProto a constant of the graph, which keeps the model's bytes alive. */
 uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor, bool narrow)
@@ -159,6 +161,8 @@ void map_range(struct mapper *m)
     double f[3] = {0};
     int64_t i[3] = {0};
     uint32_t x[3];
+    if (assume_range(m))
+        return;
     for (uint32_t k = 0; k < 3; k++)
         x[k] = map_in(m, k);
     enum dtype dtype = map_dtype(m, x[0]);

@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/import/assume.h"
+#include "engine/import/body.h"
+
 enum { ITERATIONS_MAX = 1024, ITERATIONS_COMPUTED_MAX = 1 << 16 };
 
 static uint32_t iterations_max(const struct mapper *m)
@@ -151,29 +154,18 @@ void map_if(struct mapper *m)
             take(m, outputs);
         return;
     }
-    const uint32_t *a = import_branch(m, then, "then"), *b = import_branch(m, other, "else");
+    uint32_t *a = import_branch(m, then, "then");
+    const uint32_t *b = import_branch(m, other, "else");
     if (!a || !b)
         return;
     /* A value that the caller gave for an input is used only if there is no other way. */
     if (!(all_alike(m, a, b) && find_failing(m, first) == IR_NONE) && known_flag(m, cond, &value))
         take(m, value ? a : b);
-    else
+    else if (assume_else(m, cond, a, b) || !map_failed(m))
         choose(m, cond, first, a, b);
 }
 
 /* --- iterations --- */
-
-/* A loop that is being unrolled. */
-struct unroll {
-    const struct onnx_graph *body;
-    uint32_t n_state;             /* index of the body's first output that is a state */
-    uint32_t n_scan;              /* values of which every iteration's is kept */
-    uint32_t first_in, first_out; /* the body's inputs and outputs before these are the loop's */
-    uint32_t n, max;              /* iterations done, and at most to do */
-    uint32_t *inputs, *outputs;   /* of the body */
-    uint32_t *kept;               /* [n_scan][max] */
-    struct settled *settled;      /* what is the same in every iteration, or NULL */
-};
 
 static void unroll_begin(struct mapper *m, struct unroll *u)
 {
@@ -350,6 +342,9 @@ void map_loop(struct mapper *m)
             map_unknown(m, "more than %u iterations", u.max);
             break;
         }
+        if (!u.apart && body_run(m, &u, &go_on))
+            continue;
+        u.apart = u.n > 0; /* the first one may begin with other shapes than all others */
         map_sweep(m);
         u.inputs[0] = emit_scalar(m, DTYPE_I64, u.n);
         u.inputs[1] = emit_scalar(m, DTYPE_BOOL, 1);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "engine/import/assume.h"
+
 void map_concat(struct mapper *m)
 {
     uint32_t inputs[IR_MAX_INPUTS] = {IR_NONE}, n = m->node->n_inputs;
@@ -103,6 +105,8 @@ void map_slice(struct mapper *m)
     struct bounds b;
     uint32_t x = map_in(m, 0), at = m->opset >= 10 ? 1 : UINT32_MAX - 3;
     struct shape in = *map_shape(m, x);
+    if (assume_slice(m))
+        return;
     if (!map_ints(m, at, "starts", &starts) || !map_ints(m, at + 1, "ends", &ends)) {
         if (!map_failed(m))
             map_invalid(m, "it has no starts or no ends");

@@ -608,6 +608,15 @@ static enum status check_late(const struct plan *plan, struct error *err)
     return STATUS_OK;
 }
 
+static bool bodies_ok(const struct plan *plan, const struct plan_profile *p)
+{
+    bool ok = p->n_bodies <= (p->tail_size ? PLAN_MAX_BODIES : 0);
+    for (uint32_t i = 0; i < p->n_bodies && ok; i++)
+        ok = p->bodies[i].offset % BACKEND_ALIGN == 0 && p->bodies[i].offset <= plan->tail_bytes &&
+             p->bodies[i].size <= plan->tail_bytes - p->bodies[i].offset;
+    return ok;
+}
+
 static enum status check_tails(const struct plan *plan, struct error *err)
 {
     if (plan->n_late && plan->batched)
@@ -617,6 +626,8 @@ static enum status check_tails(const struct plan *plan, struct error *err)
         if ((p->tail_size != 0) != (plan->n_late != 0) || p->tail_offset > plan->tail_bytes ||
             p->tail_size > plan->tail_bytes - p->tail_offset)
             return bad(err, "a tail outside of its section", plan->name);
+        if (!bodies_ok(plan, p))
+            return bad(err, "a loop's body outside of its section", plan->name);
     }
     return check_late(plan, err);
 }

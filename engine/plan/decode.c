@@ -446,6 +446,28 @@ static bool on_segment(pb_istream_t *in, const pb_field_t *field UNUSED, void **
     return true;
 }
 
+struct bodies {
+    struct decoder *d;
+    struct plan_body *list; /* PLAN_MAX_BODIES of them, or NULL until there is one */
+    uint32_t n;
+};
+
+static bool on_body(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
+{
+    struct bodies *b = *arg;
+    inferd_plan_Body msg = inferd_plan_Body_init_zero;
+    if (!pb_decode(in, inferd_plan_Body_fields, &msg))
+        return false;
+    if (b->n == PLAN_MAX_BODIES)
+        return fail(b->d, STATUS_DATA_LOSS, "too many bodies of loops");
+    if (!b->list)
+        b->list = arena_array(b->d->plan->arena, PLAN_MAX_BODIES, sizeof(*b->list));
+    if (!b->list)
+        return fail(b->d, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    b->list[b->n++] = (struct plan_body){msg.offset, msg.size};
+    return true;
+}
+
 static bool on_profile(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct decoder *d = *arg;
@@ -461,6 +483,7 @@ static bool on_profile(pb_istream_t *in, const pb_field_t *field UNUSED, void **
     struct list inputs = {.d = d, .max = IR_MAX_IO, .values = graph->inputs};
     struct list outputs = {.d = d, .max = IR_MAX_IO, .values = graph->outputs};
     struct dims values = {.d = d};
+    struct bodies bodies = {.d = d};
     inferd_plan_Profile msg = {
         .tensors = {.funcs.decode = on_tensor, .arg = d},
         .nodes = {.funcs.decode = on_node, .arg = d},
@@ -469,6 +492,7 @@ static bool on_profile(pb_istream_t *in, const pb_field_t *field UNUSED, void **
         .outputs = {.funcs.decode = on_list, .arg = &outputs},
         .scales = {.funcs.decode = on_scale, .arg = d},
         .values = {.funcs.decode = on_dims, .arg = &values},
+        .bodies = {.funcs.decode = on_body, .arg = &bodies},
     };
     bool ok = pb_decode(in, inferd_plan_Profile_fields, &msg);
     d->arena = plan->arena;
@@ -479,6 +503,8 @@ static bool on_profile(pb_istream_t *in, const pb_field_t *field UNUSED, void **
     p->tensor_bytes = msg.tensor_bytes;
     p->tail_offset = msg.tail_offset;
     p->tail_size = msg.tail_size;
+    p->bodies = bodies.list;
+    p->n_bodies = bodies.n;
     memcpy(p->values, values.shape.dim, values.shape.rank * sizeof(p->values[0]));
     return ok;
 }

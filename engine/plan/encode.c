@@ -271,6 +271,17 @@ struct plan_arg {
     const struct plan_offsets *offsets;
 };
 
+static bool put_bodies(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
+{
+    const struct plan_profile *p = *arg;
+    for (uint32_t i = 0; i < p->n_bodies; i++) {
+        inferd_plan_Body msg = {.offset = p->bodies[i].offset, .size = p->bodies[i].size};
+        if (!put_message(out, field, inferd_plan_Body_fields, &msg))
+            return false;
+    }
+    return true;
+}
+
 static bool put_profiles(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
 {
     const struct plan_arg *p = *arg;
@@ -294,6 +305,7 @@ static bool put_profiles(pb_ostream_t *out, const pb_field_t *field, void *const
             .values = ENCODE(put_dims, &values),
             .tail_offset = p->plan->profiles[i].tail_offset,
             .tail_size = p->plan->profiles[i].tail_size,
+            .bodies = ENCODE(put_bodies, &p->plan->profiles[i]),
         };
         if (!put_message(out, field, inferd_plan_Profile_fields, &msg))
             return false;

@@ -30,6 +30,7 @@
 
 enum {
     PLAN_MAX_PROFILES = 256,
+    PLAN_MAX_BODIES = 16, /* of a profile */
     PLAN_MAX_FREE = 8,
     PLAN_MAX_SIZE = 1 << 24, /* of a free dimension */
     PLAN_MAX_SEGMENTS = 256,
@@ -86,10 +87,17 @@ struct plan_free {
     bool pads; /* a request may be padded with zeros to a larger size: its answer is the same */
 };
 
+/* A plan of its own, for the CPU: what an iteration of a loop in a tail computes. */
+struct plan_body {
+    uint64_t offset, size; /* in plan->tail; the offset is a multiple of 64 */
+};
+
 struct plan_profile {
     uint32_t batch; /* 1 for a model that is not batched */
     int64_t values[PLAN_MAX_FREE];
     uint64_t tail_offset, tail_size; /* its tail's model, in plan->tail, if the plan has tails */
+    const struct plan_body *bodies;  /* of loops of the tail; in the plan's arena */
+    uint32_t n_bodies;
     struct ir_graph *graph;
     uint64_t tensor_bytes; /* sum of the intermediate tensors: the arena if they shared no bytes */
 };

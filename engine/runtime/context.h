@@ -8,6 +8,7 @@
  *   context_box.c    the same for tensors in which instances do not lie one behind the other
  *   context_run.c    launches the layers between inputs and outputs
  *   context_tail.c   computes what has sizes that only a request tells
+ *   context_bodies.c runs iterations of loops for it
  *   context_ragged.c puts sequences of any lengths together, and their outputs apart
  *   layer_times.c    the time of each layer, and of each part of a batch
  *   layer_values.c   the values that each layer writes
@@ -86,6 +87,8 @@ struct layer_values {
     void *buffer; /* MEMORY_PINNED: outputs come here from the device; NULL: it reads host memory */
 };
 
+struct context_bodies;
+
 enum { EVENT_BEGIN, EVENT_INPUT, EVENT_COMPUTE, EVENT_OUTPUT, EVENT_BORDER, N_EVENTS };
 
 struct context {
@@ -119,6 +122,7 @@ struct context {
     struct backend_stream *tail_stream; /* a CPU's; NULL: there is no tail */
     struct tail_kernels *tail_kernels;
     struct onnx_memory *tail_memory; /* of its values; NULL: there is no tail */
+    struct context_bodies *bodies;   /* NULL: no tail has loops that run as a whole */
     struct context_ragged *ragged;   /* NULL: the plan is not ragged */
     struct engine_results *results;  /* of the tail that ran last; NULL: taken */
     struct profile *running;         /* between enqueue and wait */
@@ -208,6 +212,16 @@ enum status context_tail_new(struct context *ctx, struct error *err);
 void context_tail_free(struct context *ctx);
 /* Runs the tail of a profile whose outputs are there. */
 enum status context_tail_run(struct context *ctx, const struct profile *p, struct error *err);
+
+/* --- context_bodies.c --- */
+
+struct onnx_body;
+
+/* Makes the bodies of all tails' loops ready, if there are any. */
+enum status context_bodies_new(struct context *ctx, struct error *err);
+void context_bodies_free(struct context_bodies *bodies); /* NULL is fine */
+/* Those of a profile, *n of them. */
+const struct onnx_body *context_bodies_of(const struct context *ctx, uint32_t profile, uint32_t *n);
 
 /* --- context.c --- */
 

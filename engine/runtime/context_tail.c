@@ -37,11 +37,14 @@ enum status context_tail_new(struct context *ctx, struct error *err)
     struct device *device = ctx->engine->tail_device;
     TRY(device->backend->stream_new(device, &ctx->tail_stream, err));
     ctx->tail_kernels = tail_kernels_new(device, ctx->tail_stream);
-    return ctx->tail_kernels ? STATUS_OK : error_no_memory(err, "a tail");
+    if (!ctx->tail_kernels)
+        return error_no_memory(err, "a tail");
+    return context_bodies_new(ctx, err);
 }
 
 void context_tail_free(struct context *ctx)
 {
+    context_bodies_free(ctx->bodies);
     tail_kernels_free(ctx->tail_kernels);
     if (ctx->tail_stream)
         ctx->engine->tail_device->backend->stream_free(ctx->tail_stream);
@@ -88,7 +91,9 @@ static void rest(struct onnx_memory **memory)
 enum status context_tail_run(struct context *ctx, const struct profile *p, struct error *err)
 {
     const struct engine *engine = ctx->engine;
-    const struct ir_graph *graph = engine->plan->profiles[p->info - engine->profiles].graph;
+    uint32_t profile = (uint32_t)(p->info - engine->profiles), n_bodies;
+    const struct ir_graph *graph = engine->plan->profiles[profile].graph;
+    const struct onnx_body *bodies = context_bodies_of(ctx, profile, &n_bodies);
     struct tensor_view inputs[IR_MAX_IO], outputs[IR_MAX_IO];
     for (uint32_t i = 0; i < graph->n_outputs; i++)
         inputs[i] = (struct tensor_view){ir_tensor(graph, graph->outputs[i])->dtype,
@@ -97,10 +102,12 @@ enum status context_tail_run(struct context *ctx, const struct profile *p, struc
     const struct onnx_computing how = {.inputs = inputs,
                                        .evaluator = {.eval = tail_eval, .user = ctx->tail_kernels},
                                        .memory = memory,
-                                       .memory_max = memory_max(ctx)};
+                                       .memory_max = memory_max(ctx),
+                                       .bodies = bodies,
+                                       .n_bodies = n_bodies};
     CLEANUP(ir_graph_cleanup) struct ir_graph *computed = NULL;
     struct error why;
-    if (onnx_compute(engine->tails[p->info - engine->profiles], &how, outputs, &computed, &why))
+    if (onnx_compute(engine->tails[profile], &how, outputs, &computed, &why))
         return why.cause == CAUSE_RESOURCE_EXHAUSTED
                    ? error_cause(err, CAUSE_TAIL_OVER_LIMIT, "%s", why.text)
                    : error_copy(err, &why);

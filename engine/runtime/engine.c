@@ -292,6 +292,39 @@ static enum status check_tail(const struct engine *engine, const struct onnx_mod
               : error_set(err, STATUS_DATA_LOSS, "plan: a tail with other inputs or outputs");
 }
 
+/* A body that was built for another CPU is left out: its loop runs node by node. */
+static enum status open_body(struct engine *engine, const struct plan_body *from,
+                             struct engine_bodies *to, struct error *err)
+{
+    struct plan *plan;
+    TRY(plan_read_memory((const char *)engine->plan->tail + from->offset, from->size, &plan, err));
+    if (plan->n_late || plan->batched || plan->n_free || plan->n_profiles != 1) {
+        plan_free(plan);
+        return error_set(err, STATUS_DATA_LOSS, "it has other sizes");
+    }
+    enum status status =
+        engine_from_plan(engine->tail_device, plan, "a loop's body", &to->list[to->n], err);
+    to->n += !status;
+    return status == STATUS_FAILED_PRECONDITION ? STATUS_OK : status;
+}
+
+static enum status open_bodies(struct engine *engine, uint32_t profile, struct error *err)
+{
+    const struct plan_profile *p = &engine->plan->profiles[profile];
+    struct engine_bodies *to = &engine->bodies[profile];
+    to->list = take(engine, p->n_bodies, sizeof(struct engine *));
+    if (!to->list)
+        return error_no_memory(err, "an engine");
+    for (uint32_t i = 0; i < p->n_bodies; i++) {
+        enum status status = open_body(engine, &p->bodies[i], to, err);
+        if (!status)
+            continue;
+        error_prefix(err, "plan: a loop's body");
+        return status == STATUS_RESOURCE_EXHAUSTED ? status : error_recast(err, CAUSE_DATA_LOSS);
+    }
+    return STATUS_OK;
+}
+
 static enum status open_tails(struct engine *engine, struct error *err)
 {
     const struct plan *plan = engine->plan;
@@ -301,7 +334,8 @@ static enum status open_tails(struct engine *engine, struct error *err)
     if (engine->device->backend != &backend_cpu)
         TRY(backend_host_open(engine->device, &engine->tail_device, err));
     engine->tails = take(engine, plan->n_profiles, sizeof(*engine->tails));
-    if (!engine->tails)
+    engine->bodies = take(engine, plan->n_profiles, sizeof(*engine->bodies));
+    if (!engine->tails || !engine->bodies)
         return error_no_memory(err, "an engine");
     for (uint32_t i = 0; i < plan->n_profiles; i++) {
         const struct plan_profile *p = &plan->profiles[i];
@@ -313,6 +347,7 @@ static enum status open_tails(struct engine *engine, struct error *err)
                                                        : error_recast(err, CAUSE_DATA_LOSS);
         }
         TRY(check_tail(engine, engine->tails[i], p->graph->n_outputs, err));
+        TRY(open_bodies(engine, i, err));
     }
     return STATUS_OK;
 }
@@ -438,6 +473,9 @@ static void engine_free(struct engine *engine)
     memory_free(engine->device, MEMORY_DEVICE, engine->uploaded);
     memory_free(engine->device, engine->zeros_kind, engine->zeros);
     engine_device_close(engine->host);
+    for (uint32_t i = 0; engine->bodies && i < engine->plan->n_profiles; i++)
+        for (uint32_t k = 0; k < engine->bodies[i].n; k++)
+            engine_unref(engine->bodies[i].list[k]);
     if (engine->tail_device != engine->device)
         engine_device_close(engine->tail_device);
     if (engine->device->backend->compile_drop)

@@ -22,6 +22,12 @@ struct profile_layout {
     size_t total;
 };
 
+/* What runs iterations of the loops of a profile's tail. */
+struct engine_bodies {
+    uint32_t n;
+    struct engine **list; /* on the engine's tail_device */
+};
+
 /* Immutable once loaded, but for `refs`, `settled` and `compiled`. */
 struct engine {
     atomic_uint refs;    /* relaxed to take one; acq_rel to drop one */
@@ -37,9 +43,10 @@ struct engine {
     /* Guards `compiled` and the making of `zeros`. It is held while a profile is compiled, so that
      * one context compiles for all. */
     pthread_mutex_t lock;
-    bool *compiled;             /* by profile */
-    struct device *tail_device; /* the CPU that runs tails: `device`, if it is one */
-    struct onnx_model **tails;  /* by profile: engine/import/onnx.h; NULL: there are none */
+    bool *compiled;               /* by profile */
+    struct device *tail_device;   /* the CPU that runs tails: `device`, if it is one */
+    struct onnx_model **tails;    /* by profile: engine/import/onnx.h; NULL: there are none */
+    struct engine_bodies *bodies; /* by profile; NULL: there are none */
     struct engine_info info; /* of the layers: if there are tails, its outputs are what they read */
     struct engine_info shown; /* of the model, as others see it */
     struct engine_profile *profiles;

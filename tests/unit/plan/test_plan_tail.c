@@ -82,6 +82,44 @@ static void assert_refused(struct plan *plan, const char *part)
     plan_free(plan);
 }
 
+static const struct plan_body bodies[PLAN_MAX_BODIES + 1] = {{0, 5}, {0, sizeof(bytes)}};
+
+static struct plan *looping_plan(const struct plan_body *list, uint32_t n)
+{
+    struct plan *plan = late_plan();
+    plan->profiles[0].bodies = list;
+    plan->profiles[0].n_bodies = n;
+    return plan;
+}
+
+static void bodies_of_loops_come_back_as_they_were(void **state)
+{
+    struct plan *plan = looping_plan(bodies, 2), *read = rewritten(plan);
+    (void)state;
+    assert_int_equal(read->profiles[0].n_bodies, 2);
+    assert_memory_equal(read->profiles[0].bodies, bodies, 2 * sizeof(bodies[0]));
+    plan_free(read);
+    plan_free(plan);
+}
+
+static void what_a_body_may_not_be(void **state)
+{
+    static const struct plan_body none = {0, 0}, large = {0, sizeof(bytes) + 1},
+                                  far = {64, UINT64_MAX - 32}, odd = {8, 1};
+    (void)state;
+    struct plan *plan = looping_plan(&none, 1);
+    assert_int_equal(plan_check(plan, NULL), STATUS_OK); /* whoever reads it refuses it */
+    plan_free(plan);
+    assert_refused(looping_plan(&large, 1), "a loop's body outside of its section");
+    assert_refused(looping_plan(&far, 1), "a loop's body outside of its section");
+    assert_refused(looping_plan(&odd, 1), "a loop's body outside of its section");
+    assert_refused(looping_plan(bodies, PLAN_MAX_BODIES + 1), "a loop's body");
+    plan = looping_plan(bodies, 2);
+    plan->n_late = 0;
+    plan->profiles[0].tail_size = 0;
+    assert_refused(plan, "a loop's body");
+}
+
 static void what_a_tail_may_not_be(void **state)
 {
     struct plan *plan = late_plan();
@@ -129,6 +167,8 @@ int main(void)
         cmocka_unit_test(a_tail_comes_back_as_it_was),
         cmocka_unit_test(a_plan_without_tails_has_no_such_section),
         cmocka_unit_test(what_a_tail_may_not_be),
+        cmocka_unit_test(bodies_of_loops_come_back_as_they_were),
+        cmocka_unit_test(what_a_body_may_not_be),
         cmocka_unit_test(what_its_outputs_may_not_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
