@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/build/pairs.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -195,11 +196,35 @@ static void last_cleanup(struct last *l)
     ir_graph_free(l->graph);
 }
 
+/* Leaves out of the graph the pairs that the judge holds back from the start, as it has done in
+ * another profile: a graph with them would be tuned and compared for nothing. */
+static enum status leave_held(const struct ir_graph *graph, const struct trial *trial,
+                              const struct tune_options *tune, struct last *last, struct error *err)
+{
+    struct watch watch = {.judge = tune->judge, .made = &last->made};
+    struct pass_pairs rest = {.n = 0};
+    struct trial fewer = *trial;
+    CLEANUP(cleanup_free) uint32_t *held = calloc((size_t)last->graph->n_nodes + 1, sizeof(*held));
+    if (!held)
+        return error_no_memory(err, "the builder");
+    TRY(watch_begin(&watch, last->graph, held, err));
+    for (uint32_t i = 0; i < last->made.n; i++)
+        if (!watch.held[i])
+            rest.row[rest.n++] = last->made.row[i];
+    if (rest.n == last->made.n)
+        return STATUS_OK;
+    ir_graph_free(STEAL(last->graph));
+    fewer.only = &rest;
+    return join(graph, &fewer, tune->log, &last->made, &last->graph, err);
+}
+
 static enum status join_last(const struct ir_graph *graph, struct trial *trial,
                              const struct tune_options *tune, struct tune_report *tuned,
                              struct last *last, struct error *err)
 {
     TRY(join(graph, trial, tune->log, &last->made, &last->graph, err));
+    if (last->graph && tune->judge)
+        TRY(leave_held(graph, trial, tune, last, err));
     return last->graph ? tune_watched(last->graph, tune, &last->made, tuned, &last->rest, err)
                        : STATUS_OK;
 }

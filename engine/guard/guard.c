@@ -17,6 +17,9 @@ enum {
     HELD_MAX = 4096, /* layers that are remembered from profile to profile */
 };
 
+/* Bytes of a profile's values in fp32, of which a comparison takes minutes. */
+static const uint64_t many_bytes = (uint64_t)16 << 30;
+
 #define MARGIN      0.9  /* what is held back should be enough */
 #define MODELS_OWN  1e-3 /* an error that is far below what rounding to 8 bits costs */
 #define LEAST_RATIO 0.4  /* by which a round makes the model's error smaller at most */
@@ -520,6 +523,59 @@ static bool has_types(const struct ir_graph *graph, const struct tune_layer *lay
     return false;
 }
 
+/* --- profiles that are not measured --- */
+
+static uint64_t bytes_of_values(const struct ir_graph *graph)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        for (uint32_t k = 0;
+             ir_node(graph, i)->op != IR_OP_NONE && k < ir_node(graph, i)->n_outputs; k++)
+            sum += ir_tensor(graph, ir_node(graph, i)->outputs[k])->bytes;
+    return sum;
+}
+
+/* Whether a layer of this name was measured in the type. */
+static bool was_measured(const struct guard *g, const char *name, size_t length, enum dtype type)
+{
+    for (uint32_t i = 0; i < g->report.n_layers; i++)
+        if (g->best[i].type == type && !g->best[i].held && strlen(g->best[i].name) == length &&
+            !memcmp(g->best[i].name, name, length))
+            return true;
+    return false;
+}
+
+/* The same of two layers that one kernel runs here: its name is theirs, with this between them. */
+static bool both_were_measured(const struct guard *g, const char *name, enum dtype type)
+{
+    static const char between[] = " + ";
+    for (const char *at = strstr(name, between); at; at = strstr(at + 1, between)) {
+        const char *second = at + strlen(between);
+        if (was_measured(g, name, (size_t)(at - name), type) &&
+            was_measured(g, second, strlen(second), type))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the profile has so many values that it is not measured, since another one was in the same
+ * types. */
+static bool is_known(const struct guard *g, const struct ir_graph *graph,
+                     const struct tune_layer *layers)
+{
+    uint64_t many = g->options.many_bytes ? g->options.many_bytes : many_bytes;
+    if (!g->report.measured || bytes_of_values(graph) < many)
+        return false;
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const char *name = ir_node(graph, i)->name;
+        enum dtype type = shortest(layers[i].types);
+        if (layers[i].types && !was_measured(g, name, strlen(name), type) &&
+            !both_were_measured(g, name, type))
+            return false;
+    }
+    return true;
+}
+
 static enum status look(void *user, const struct ir_graph *graph, const struct tune_layer *layers,
                         uint32_t *held, bool *again, struct error *err)
 {
@@ -528,6 +584,14 @@ static enum status look(void *user, const struct ir_graph *graph, const struct t
     struct error why = {0};
     if (!has_types(graph, layers))
         return g->round || g->n_held ? accept(g, graph, false, err) : STATUS_OK;
+    if (g->round == 0 && is_known(g, graph, layers)) {
+        log_write(
+            g->options.log, LOG_INFO,
+            "%.1f GiB of values are not compared with fp32's: each layer was, at another size, "
+            "in the type that it has here",
+            (double)bytes_of_values(graph) / (1 << 30));
+        return STATUS_OK;
+    }
     enum status status = measure(g, graph, layers, &why);
     if (status && is_input(g, status, &why)) {
         log_write(g->options.log, LOG_WARNING, "what shorter types cost was not measured: %s",

@@ -58,6 +58,9 @@ struct guard_options {
     double most_loss;
     const struct guard_source *source; /* NULL: random numbers (input.c) */
     uint64_t seed;
+    /* A profile with so many bytes of values in fp32 is not measured if each layer that stores
+     * shorter types was in an earlier profile, in the same type. 0: 16 GiB. */
+    uint64_t many_bytes;
     const struct log_sink *log; /* warning: what is held back; may be NULL */
 };
 

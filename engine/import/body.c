@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/import/body.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -286,8 +285,7 @@ static bool inner_init(struct inner *to, struct mapper *m, const struct onnx_nod
 static void inner_deinit(struct inner *inner)
 {
     struct mapper *m = &inner->m;
-    if (m->graph)
-        map_scope_free(m, &inner->names);
+    map_scope_free(m, &inner->names);
     m->used = NULL; /* the other mapper's */
     map_tables_free(m);
     ir_graph_free(m->graph);

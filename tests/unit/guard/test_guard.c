@@ -437,6 +437,51 @@ static void other_profiles_begin_with_what_is_held(void **state UNUSED)
     assert_ptr_equal(strstr(strstr(heard, "held back") + 1, "held back"), NULL); /* told once */
 }
 
+/* Large profiles are measured only where a smaller one has left something open. */
+static void what_is_known_is_not_measured_again(void **state UNUSED)
+{
+    const struct guard_options options = {
+        .bound = 0.02, .most_loss = 1, .seed = 1, .many_bytes = 64 * 40 * 4, .log = &ear};
+    assert_int_equal(guard_new(&options, &guard, NULL), STATUS_OK);
+    for (int64_t rows = 1; rows <= 64; rows *= 8) {
+        struct ir_graph *g = chain(rows);
+        guard_set_batch(guard, (uint32_t)rows);
+        tune_beside(g, PRECISION_F16, NULL);
+        assert_int_equal(type_of(g, "fc"), DTYPE_F16);
+        assert_int_equal(report.samples, rows < 64 ? MAX(rows, GUARD_SAMPLES) : 8);
+        ir_graph_free(g);
+    }
+    struct ir_graph *g = chain(64);
+    ir_node(g, 1)->name = "fd"; /* another layer */
+    guard_set_batch(guard, 64);
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_int_equal(report.samples, 64);
+    ir_graph_free(g);
+}
+
+/* Two layers that one kernel runs are as good as apart. */
+static void what_is_joined_is_known_by_its_parts(void **state UNUSED)
+{
+    const struct guard_options options = {
+        .bound = 0.02, .most_loss = 1, .seed = 1, .many_bytes = 64 * 40 * 4, .log = &ear};
+    static const struct {
+        const char *name;
+        uint32_t samples;
+    } rows[] = {{"first + fc", 4}, {"fc + last", 4}, {"fc + fd", 64}};
+    assert_int_equal(guard_new(&options, &guard, NULL), STATUS_OK);
+    struct ir_graph *g = chain(1);
+    tune_beside(g, PRECISION_F16, NULL);
+    ir_graph_free(g);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        g = chain(64);
+        ir_node(g, 1)->name = rows[i].name;
+        guard_set_batch(guard, 64);
+        tune_beside(g, PRECISION_F16, NULL);
+        assert_int_equal(report.samples, rows[i].samples);
+        ir_graph_free(g);
+    }
+}
+
 /* --- 8 bits --- */
 
 /* What reads or writes 8 bits is fastest, then 16 bits. */
@@ -663,6 +708,8 @@ int main(void)
         TEST(what_has_no_other_kernel_stays_and_is_told),
         TEST(the_host_runs_what_the_device_can_only_do_in_short_types),
         TEST(other_profiles_begin_with_what_is_held),
+        TEST(what_is_known_is_not_measured_again),
+        TEST(what_is_joined_is_known_by_its_parts),
         TEST(a_range_that_fits_gives_8_bits),
         TEST(a_range_that_is_too_small_costs_the_8_bits_alone),
         TEST(what_the_model_rounds_itself_is_no_error),
