@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/build/bodies.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/file.h"
 #include "engine/build/fuse.h"
 
 /* Gives the plan its one profile, which is the graph. */
@@ -68,36 +61,6 @@ static enum status make_plan(const struct build_options *options, struct ir_grap
     return STATUS_OK;
 }
 
-static enum status read_back(int fd, void **out, size_t *size, struct error *err)
-{
-    struct stat st;
-    if (fstat(fd, &st))
-        return error_errno(err, errno, "a loop's body");
-    CLEANUP(cleanup_free) char *bytes = malloc((size_t)st.st_size + 1);
-    if (!bytes)
-        return error_no_memory(err, "the builder");
-    for (size_t at = 0; at < (size_t)st.st_size;) {
-        ssize_t n = pread(fd, bytes + at, (size_t)st.st_size - at, (off_t)at);
-        if (n <= 0)
-            return error_errno(err, n ? errno : EIO, "a loop's body");
-        at += (size_t)n;
-    }
-    *size = (size_t)st.st_size;
-    *out = STEAL(bytes);
-    return STATUS_OK;
-}
-
-static enum status write_plan(const struct plan *plan, void **out, size_t *size, struct error *err)
-{
-    CLEANUP(cleanup_close) int fd = memfd_create("body", MFD_CLOEXEC);
-    CLEANUP(file_writer_cleanup) struct file_writer *writer = NULL;
-    if (fd < 0)
-        return error_errno(err, errno, "a loop's body");
-    TRY(file_writer_new_fd(fd, "a loop's body", &writer, err));
-    TRY(plan_write_to(writer, plan, err));
-    return read_back(fd, out, size, err);
-}
-
 /* The device that runs tails; NULL: there is none here. */
 static struct device *tail_device(const struct build_options *options)
 {
@@ -105,8 +68,15 @@ static struct device *tail_device(const struct build_options *options)
     return !device || device->backend == &backend_cpu ? device : options->host;
 }
 
-enum status build_body(const struct build_options *options, struct ir_graph *graph, void **out,
-                       size_t *size, struct error *err)
+/* Makes the bytes, and looks whether they can be read. */
+static enum status write_plan(const struct plan *plan, struct plan_bytes *out, struct error *err)
+{
+    CLEANUP(plan_cleanup) struct plan *read = NULL;
+    TRY(plan_write_body(plan, out, err));
+    return plan_read_body(out->head, out->head_size, out->weights, out->weights_size, &read, err);
+}
+
+bool build_body(const struct build_options *options, struct ir_graph *graph, struct plan_bytes *out)
 {
     struct build_options own = {
         .device = tail_device(options),
@@ -119,17 +89,15 @@ enum status build_body(const struct build_options *options, struct ir_graph *gra
     };
     struct error why;
     CLEANUP(plan_cleanup) struct plan *plan = NULL;
-    *out = NULL;
     if (!own.device) {
         ir_graph_free(graph);
-        return STATUS_OK;
+        return false;
     }
     if (own.device == options->device)
         own.cache = options->cache;
-    if (!make_plan(&own, graph, &plan, &why) && !write_plan(plan, out, size, &why))
-        return STATUS_OK;
-    if (why.cause == CAUSE_RESOURCE_EXHAUSTED)
-        return error_copy(err, &why);
+    if (!make_plan(&own, graph, &plan, &why) && !write_plan(plan, out, &why))
+        return true;
+    plan_bytes_deinit(out);
     log_write(options->log, LOG_VERBOSE, "a loop's body runs node by node: %s", why.text);
-    return STATUS_OK;
+    return false;
 }

@@ -5,9 +5,9 @@
 
 #include "engine/build/build.h"
 
-/* Builds the graph, which becomes the callee's, in FP32 for the CPU that runs tails. *out: the
- * bytes of a plan, malloc-ed; NULL: it cannot be built, which the log tells. */
-enum status build_body(const struct build_options *options, struct ir_graph *graph, void **out,
-                       size_t *size, struct error *err);
+/* Builds the graph, which becomes the callee's, in FP32 for the CPU that runs tails. `out` is {0},
+ * and gets the plan's bytes. False: it cannot be built, which the log tells. */
+bool build_body(const struct build_options *options, struct ir_graph *graph,
+                struct plan_bytes *out);
 
 #endif

@@ -16,6 +16,8 @@
 
 enum { TRIAL_BYTES = 1 << 28 };
 
+_Static_assert((int)ONNX_MAX_BODIES == (int)PLAN_MAX_BODIES, "a plan has room for all");
+
 struct piece {
     struct {
         XXH128_hash_t hash;
@@ -241,14 +243,15 @@ static enum status add_bodies(struct build_tails *tails, struct onnx_tail *tail,
         return error_no_memory(err, "the builder");
     profile->bodies = list;
     for (uint32_t i = 0; i < tail->n_bodies; i++) {
-        CLEANUP(cleanup_free) void *bytes = NULL;
+        CLEANUP(plan_bytes_deinit) struct plan_bytes bytes = {.head = NULL};
         struct plan_body *to = &list[profile->n_bodies];
-        size_t size = 0;
-        TRY(build_body(tails->options, STEAL(tail->bodies[i]), &bytes, &size, err));
-        if (bytes && !append(tails, bytes, size, &to->offset))
+        if (!build_body(tails->options, STEAL(tail->bodies[i]), &bytes))
+            continue;
+        *to = (struct plan_body){.size = bytes.head_size, .weights_size = bytes.weights_size};
+        TRY(build_tails_keep(tails, bytes.weights, bytes.weights_size, &to->weights_offset, err));
+        if (!append(tails, bytes.head, bytes.head_size, &to->offset))
             return error_no_memory(err, "the builder");
-        to->size = size;
-        profile->n_bodies += bytes != NULL;
+        profile->n_bodies++;
     }
     return STATUS_OK;
 }

@@ -6,7 +6,8 @@
 /* The shape of the node's output in the trial; NULL: there is none. */
 static const struct shape *trial_shape(const struct mapper *m)
 {
-    uint32_t tensor = m->trial ? map_noted(m->trial, m->node->outputs[0]) : IR_NONE;
+    uint32_t tensor =
+        m->trial && m->node->n_outputs ? map_noted(m->trial, m->node->outputs[0]) : IR_NONE;
     return tensor == IR_NONE ? NULL : map_shape(m->trial, tensor);
 }
 
@@ -63,6 +64,11 @@ static bool reads_bounds(struct mapper *m, struct ints *axes, uint32_t *n)
     if (!map_ints(m, 3, "axes", axes))
         for (axes->n = 0; axes->n < *n; axes->n++)
             axes->v[axes->n] = axes->n;
+    for (uint32_t i = 0; i < axes->n && !map_failed(m); i++) {
+        axes->v[i] = map_axis(m, axes->v[i], map_shape(m, map_in(m, 0))->rank);
+        for (uint32_t k = 0; k < i; k++)
+            ok = ok && axes->v[k] != axes->v[i];
+    }
     return ok && axes->n == *n && !map_failed(m);
 }
 
@@ -87,8 +93,8 @@ bool assume_slice(struct mapper *m)
         !reads_bounds(m, &axes, &n))
         return false;
     for (uint32_t i = 0; i < n && !map_failed(m); i++) {
-        uint32_t axis = map_axis(m, axes.v[i], size->rank);
-        if (map_failed(m) || size->dim[axis] < 1 || size->dim[axis] > map_shape(m, x)->dim[axis])
+        uint32_t axis = (uint32_t)axes.v[i];
+        if (size->dim[axis] < 1 || size->dim[axis] > map_shape(m, x)->dim[axis])
             return false;
         x = emit_part(m, x, i, axis, size->dim[axis]);
     }
@@ -115,8 +121,10 @@ bool assume_range(struct mapper *m)
         return false;
     int64_t n = size->dim[0];
     first = emit_one(m, first);
-    uint32_t length = emit_binary(m, IR_BINARY_SUB, emit_one(m, limit), first);
+    limit = emit_one(m, limit);
+    uint32_t length = emit_binary(m, IR_BINARY_SUB, limit, first);
     assume(m, emit_binary(m, IR_BINARY_EQUAL, length, int_of(m, n)));
+    assume(m, emit_binary(m, IR_BINARY_LESS, first, limit)); /* the difference may have wrapped */
     map_out(m, 0, emit_cast(m, emit_row(m, first, n, 1), dtype));
     return true;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "engine/import/late.h"
 
@@ -26,7 +27,7 @@ struct outside {
     struct mapper *m;     /* of that graph */
     struct value *skip;   /* names of the body's own, and those that were seen */
     uint32_t n;           /* values seen */
-    uint32_t at, tensor;  /* body_run: the tensor of name number `at`, or IR_NONE */
+    uint32_t *list;       /* body_run: their tensors; or NULL */
     struct mapper *inner; /* body_graph: where the values go */
 };
 
@@ -74,6 +75,8 @@ static uint32_t add_input(struct mapper *m, char kind, uint32_t at, const struct
     const char *name = map_failed(m) ? NULL
                        : kind == 'i' ? "i"
                                      : arena_printf(graph->arena, "%c%u", kind, at);
+    if (like->dtype == DTYPE_F8)
+        map_refuse(m, "values of %s", dtype_name(like->dtype));
     uint32_t tensor = name && graph->n_inputs < IR_MAX_IO
                           ? ir_tensor_add(graph, name, like->dtype, &like->shape)
                           : IR_NONE;
@@ -164,6 +167,8 @@ static void add_output(struct mapper *inner, char kind, uint32_t at, uint32_t te
     snprintf(name, sizeof(name), kind == 'c' || kind == 'k' ? "%c" : "%c%u", kind, at);
     if (graph->n_outputs == IR_MAX_IO)
         map_refuse(inner, "more than %d outputs", IR_MAX_IO);
+    if (map_dtype(inner, tensor) == DTYPE_F8)
+        map_refuse(inner, "values of %s", dtype_name(DTYPE_F8));
     char *kept = map_failed(inner) ? NULL : arena_strndup(graph->arena, name, sizeof(name));
     tensor = kept ? map_own_output(inner, tensor, kept) : IR_NONE;
     if (!map_failed(inner))
@@ -330,6 +335,8 @@ struct run {
     uint32_t next[IR_MAX_IO]; /* by input: the output that is its next value, or IR_NONE */
     uint32_t cond, holds;     /* outputs; holds: IR_NONE if there is none */
     uint32_t *states, *scans; /* the outputs of each; IR_NONE: it stays as it is, is not wanted */
+    uint32_t *outside, n_outside;
+    size_t scan_bytes; /* of one iteration */
     int64_t *count;
     char *made[2]; /* outputs of even and of odd iterations */
     uint32_t n;    /* iterations done by the body */
@@ -347,16 +354,33 @@ static uint32_t find_output(const struct onnx_body *ready, char kind, uint32_t a
 
 /* --- whether a body fits --- */
 
-static bool find_outside(void *user, const char *name)
+static bool list_one(void *user, const char *name)
 {
     struct outside *o = user;
     uint32_t tensor;
     bool late;
     if (!is_outside(o, name, &tensor, &late) || late)
         return true;
-    if (o->n++ == o->at)
-        o->tensor = tensor;
-    return o->tensor == IR_NONE;
+    if (o->list)
+        o->list[o->n] = tensor;
+    o->n++;
+    return true;
+}
+
+/* Walks over the values from outside; returns how many there are. */
+static uint32_t walk_outside(const struct run *r, uint32_t *list)
+{
+    CLEANUP(outside_deinit) struct outside o = {.m = r->m, .list = list};
+    if (skip_own(&o, r->u->body))
+        (void)late_each_name(r->u->body, list_one, &o); /* it goes on to the end */
+    return o.n;
+}
+
+static bool list_outside(struct run *r)
+{
+    r->n_outside = walk_outside(r, NULL);
+    r->outside = arena_array(r->m->graph->arena, (size_t)r->n_outside + 1, sizeof(uint32_t));
+    return r->outside && walk_outside(r, r->outside) == r->n_outside;
 }
 
 /* The tensor that an input is bound to; IR_NONE: there is none. */
@@ -368,10 +392,7 @@ static uint32_t tensor_of(struct run *r, uint32_t i)
         r->next[i] = r->states[at];
         return r->u->inputs[r->u->first_in + at];
     }
-    CLEANUP(outside_deinit) struct outside o = {.m = r->m, .at = at, .tensor = IR_NONE};
-    if (port->name[0] == 'o' && skip_own(&o, r->u->body))
-        (void)late_each_name(r->u->body, find_outside, &o); /* it stops at what it finds */
-    return o.tensor;
+    return port->name[0] == 'o' && at < r->n_outside ? r->outside[at] : IR_NONE;
 }
 
 static bool is_like(const struct onnx_port *port, const struct ir_tensor *t)
@@ -402,6 +423,7 @@ static bool outputs_fit(struct run *r)
 {
     const struct unroll *u = r->u;
     const struct onnx_port *ports = r->ready->outputs;
+    r->scan_bytes = 0;
     r->cond = find_output(r->ready, 'c', 0);
     r->holds = find_output(r->ready, 'k', 0);
     bool fit = r->cond != IR_NONE && is_flag(&ports[r->cond]) &&
@@ -413,8 +435,12 @@ static bool outputs_fit(struct run *r)
                   : is_like(&ports[at], ir_tensor(r->m->graph, u->inputs[u->first_in + k]));
     }
     for (uint32_t k = 0; k < u->n_scan && fit; k++) {
-        r->scans[k] = find_output(r->ready, 'y', k);
-        fit = r->scans[k] != IR_NONE;
+        bool used = map_out_used(r->m, u->n_state + k);
+        size_t bytes = 0;
+        r->scans[k] = used ? find_output(r->ready, 'y', k) : IR_NONE;
+        fit = !used || (r->scans[k] != IR_NONE &&
+                        shape_bytes(&ports[r->scans[k]].shape, ports[r->scans[k]].dtype, &bytes) &&
+                        checked_add(r->scan_bytes, bytes, &r->scan_bytes));
     }
     return fit;
 }
@@ -440,6 +466,22 @@ static void *aligned_room(struct mapper *m, size_t bytes)
     const struct shape shape = {.rank = 1, .dim = {(int64_t)bytes + ALIGN}};
     char *room = emit_brief_room(m, &shape, DTYPE_U8);
     return room ? room + (ALIGN - (uintptr_t)room % ALIGN) % ALIGN : NULL;
+}
+
+/* Whether there is room for what `begin` takes. Node by node, a loop may need less: values that are
+ * handed on share their bytes there. */
+static bool has_room(const struct run *r)
+{
+    size_t sum = 16 * ALIGN, bytes;
+    bool ok =
+        checked_add(sum, r->ready->out_bytes, &sum) && checked_add(sum, r->ready->out_bytes, &sum);
+    for (uint32_t i = 0; i < r->ready->n_inputs && ok; i++) {
+        const struct onnx_port *port = &r->ready->inputs[i];
+        if ((uintptr_t)r->in[i] % ALIGN)
+            ok = shape_bytes(&port->shape, port->dtype, &bytes) &&
+                 checked_add(sum, bytes + 2 * ALIGN, &sum);
+    }
+    return ok && sum <= r->m->fold_budget;
 }
 
 /* Takes memory, and copies what does not lie as kernels want it. */
@@ -476,6 +518,10 @@ static void keep(struct run *r, const char *made)
 {
     struct unroll *u = r->u;
     for (uint32_t k = 0; k < u->n_scan; k++) {
+        uint32_t *kept = &u->kept[(size_t)k * u->max + u->n];
+        *kept = IR_NONE;
+        if (r->scans[k] == IR_NONE)
+            continue;
         const struct onnx_port *port = &r->ready->outputs[r->scans[k]];
         void *room = emit_brief_room(r->m, &port->shape, port->dtype);
         size_t bytes;
@@ -483,17 +529,20 @@ static void keep(struct run *r, const char *made)
             return;
         if (bytes)
             memcpy(room, made + port->offset, bytes);
-        u->kept[(size_t)k * u->max + u->n] = emit_held(r->m, port, room);
+        *kept = emit_held(r->m, port, room);
     }
 }
 
-/* Runs an iteration. False: it has failed, or what the body assumes is not so, and the outputs are
- * void. A failure may come of that, too: then the same iteration shows it node by node. */
+/* Runs an iteration. False: it has failed, or there is no room for what it keeps, or what the body
+ * assumes is not so, and the outputs are void. A failure may come of that, too: then the same
+ * iteration shows it node by node. */
 static bool step(struct run *r, bool *go_on)
 {
     const struct onnx_body *ready = r->ready;
     char *made = r->made[r->n % 2];
     struct error err;
+    if (r->scan_bytes > r->m->fold_budget)
+        return false;
     *r->count = r->u->n;
     enum status status = ready->run(ready->user, r->in, made, &err);
     if (status && r->holds == IR_NONE) {
@@ -544,7 +593,7 @@ bool body_run(struct mapper *m, struct unroll *u, bool *go_on)
     if (!r->states)
         return false;
     r->scans = r->states + u->n_state;
-    if (!choose(r))
+    if (!list_outside(r) || !choose(r) || !has_room(r))
         return false;
     begin(r);
     while (!map_failed(m) && *go_on && u->n < u->max && step(r, go_on))

@@ -43,8 +43,9 @@ struct unroll {
 
 /*
  * Runs iterations of the loop that is the node at hand by a body of the mapper's, up to u->max, to
- * the end, or to one that differs from what the body assumes. *go_on becomes the condition. False:
- * no iteration has been run, as there is no body that fits, or the next one differs.
+ * the end, or to one that differs from what the body assumes or has no room for what it keeps.
+ * *go_on becomes the condition. False: no iteration has been run, as there is no body that fits, no
+ * room, or the next one differs.
  */
 bool body_run(struct mapper *m, struct unroll *u, bool *go_on);
 

@@ -105,6 +105,8 @@ void tail_model_input(struct tail_model *to, const char *name)
 static int onnx_number(enum dtype dtype)
 {
     int type = 1;
+    if (dtype == DTYPE_F8) /* which onnx_dtype does not give: files have it as a narrow type */
+        return ONNX_FLOAT8E4M3FN;
     while (onnx_dtype(type) != dtype && type < ONNX_INT4)
         type++;
     return type;

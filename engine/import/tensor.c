@@ -198,7 +198,7 @@ static enum status stored_bytes(const struct onnx_model *model, const struct onn
 {
     if (tensor->length != bytes || tensor->offset > model->store.size ||
         model->store.size - tensor->offset < bytes ||
-        tensor->offset % dtype_size(onnx_dtype(tensor->type)))
+        tensor->offset % dtype_size(onnx_dtype_inside(tensor->type)))
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "tensor '%s': its bytes lie outside of what the plan keeps for it",
                          tensor->name);

@@ -608,12 +608,23 @@ static enum status check_late(const struct plan *plan, struct error *err)
     return STATUS_OK;
 }
 
-static bool bodies_ok(const struct plan *plan, const struct plan_profile *p)
+static bool lies_in_tail(const struct plan *plan, uint64_t offset, uint64_t size)
+{
+    return offset % BACKEND_ALIGN == 0 && offset <= plan->tail_bytes &&
+           size <= plan->tail_bytes - offset;
+}
+
+/* *sum: of the heads, which are no more than the section can have apart: each is decoded. */
+static bool bodies_ok(const struct plan *plan, const struct plan_profile *p, uint64_t *sum)
 {
     bool ok = p->n_bodies <= (p->tail_size ? PLAN_MAX_BODIES : 0);
-    for (uint32_t i = 0; i < p->n_bodies && ok; i++)
-        ok = p->bodies[i].offset % BACKEND_ALIGN == 0 && p->bodies[i].offset <= plan->tail_bytes &&
-             p->bodies[i].size <= plan->tail_bytes - p->bodies[i].offset;
+    for (uint32_t i = 0; i < p->n_bodies && ok; i++) {
+        const struct plan_body *b = &p->bodies[i];
+        ok = lies_in_tail(plan, b->offset, b->size) &&
+             lies_in_tail(plan, b->weights_offset, b->weights_size) &&
+             b->size <= plan->tail_bytes - *sum;
+        *sum += ok ? b->size : 0;
+    }
     return ok;
 }
 
@@ -621,12 +632,13 @@ static enum status check_tails(const struct plan *plan, struct error *err)
 {
     if (plan->n_late && plan->batched)
         return bad(err, "a plan with tails, and batched", plan->name);
+    uint64_t sum = 0;
     for (uint32_t i = 0; i < plan->n_profiles; i++) {
         const struct plan_profile *p = &plan->profiles[i];
         if ((p->tail_size != 0) != (plan->n_late != 0) || p->tail_offset > plan->tail_bytes ||
             p->tail_size > plan->tail_bytes - p->tail_offset)
             return bad(err, "a tail outside of its section", plan->name);
-        if (!bodies_ok(plan, p))
+        if (!bodies_ok(plan, p, &sum))
             return bad(err, "a loop's body outside of its section", plan->name);
     }
     return check_late(plan, err);

@@ -460,11 +460,12 @@ static bool on_body(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg
         return false;
     if (b->n == PLAN_MAX_BODIES)
         return fail(b->d, STATUS_DATA_LOSS, "too many bodies of loops");
-    if (!b->list)
+    if (!b->list && charge(b->d, PLAN_MAX_BODIES * sizeof(*b->list)))
         b->list = arena_array(b->d->plan->arena, PLAN_MAX_BODIES, sizeof(*b->list));
     if (!b->list)
         return fail(b->d, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-    b->list[b->n++] = (struct plan_body){msg.offset, msg.size};
+    b->list[b->n++] =
+        (struct plan_body){msg.offset, msg.size, msg.weights_offset, msg.weights_size};
     return true;
 }
 

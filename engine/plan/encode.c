@@ -275,7 +275,10 @@ static bool put_bodies(pb_ostream_t *out, const pb_field_t *field, void *const *
 {
     const struct plan_profile *p = *arg;
     for (uint32_t i = 0; i < p->n_bodies; i++) {
-        inferd_plan_Body msg = {.offset = p->bodies[i].offset, .size = p->bodies[i].size};
+        inferd_plan_Body msg = {.offset = p->bodies[i].offset,
+                                .size = p->bodies[i].size,
+                                .weights_offset = p->bodies[i].weights_offset,
+                                .weights_size = p->bodies[i].weights_size};
         if (!put_message(out, field, inferd_plan_Body_fields, &msg))
             return false;
     }

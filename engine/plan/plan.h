@@ -87,9 +87,11 @@ struct plan_free {
     bool pads; /* a request may be padded with zeros to a larger size: its answer is the same */
 };
 
-/* A plan of its own, for the CPU: what an iteration of a loop in a tail computes. */
+/* A plan of its own, for the CPU: what an iteration of a loop in a tail computes. Its bytes lie in
+ * plan->tail, at multiples of 64: the head, which no other body has, and the weights. */
 struct plan_body {
-    uint64_t offset, size; /* in plan->tail; the offset is a multiple of 64 */
+    uint64_t offset, size;
+    uint64_t weights_offset, weights_size;
 };
 
 struct plan_profile {
@@ -176,6 +178,19 @@ enum status plan_read_memory(const void *data, size_t size, struct plan **out, s
 enum status plan_write(const char *path, const struct plan *plan, struct error *err);
 /* The same through a writer that was opened earlier; commits it. */
 enum status plan_write_to(struct file_writer *writer, const struct plan *plan, struct error *err);
+
+/* The bytes of a plan without compiled tactics and tails, as struct plan_body has them; malloc-ed.
+ */
+struct plan_bytes {
+    void *head, *weights;
+    size_t head_size, weights_size;
+};
+enum status plan_write_body(const struct plan *plan, struct plan_bytes *out, struct error *err);
+void plan_bytes_deinit(struct plan_bytes *bytes); /* {0} is fine */
+/* Reads such a plan; the bytes outlive it. Nothing in them is trusted, but there is no digest: that
+ * of the plan around it is theirs, too. */
+enum status plan_read_body(const void *head, size_t head_size, const void *weights,
+                           size_t weights_size, struct plan **out, struct error *err);
 
 /* Makes the device line of a plan's header: the device's fingerprint, and, if the plan needs the
  * CPU beside the device, " | " and the CPU's fingerprint. A plan fits a machine exactly if the

@@ -76,14 +76,15 @@ static enum status check_lengths(const struct plan_header *h, size_t size, struc
     return STATUS_OK;
 }
 
-/* `rest` is the hash of all bytes behind the header. */
-static enum status check_header(const struct plan_header *h, size_t size, XXH128_hash_t rest,
+/* `rest` is the hash of all bytes behind the header; NULL: the digest means nothing. */
+static enum status check_header(const struct plan_header *h, size_t size, const XXH128_hash_t *rest,
                                 struct error *err)
 {
     uint8_t digest[16];
     TRY(check_lengths(h, size, err));
-    plan_digest(h, rest, digest);
-    if (memcmp(digest, h->digest, sizeof(digest)) != 0)
+    if (rest)
+        plan_digest(h, *rest, digest);
+    if (rest && memcmp(digest, h->digest, sizeof(digest)) != 0)
         return error_set(err, STATUS_DATA_LOSS, "the plan is damaged: its digest does not match");
     size_t len = strnlen(h->device, sizeof(h->device));
     if (len == sizeof(h->device) || !all_zero(h->device + len, sizeof(h->device) - len) ||
@@ -97,22 +98,31 @@ static enum status too_short(struct error *err)
     return error_set(err, STATUS_DATA_LOSS, "the plan is damaged: too short");
 }
 
+/* A plan with what its header says. NULL: no memory. */
+static struct plan *plan_of(const struct plan_header *h)
+{
+    struct plan *plan = plan_new();
+    if (!plan)
+        return NULL;
+    memcpy(plan->device, h->device, sizeof(plan->device));
+    for (int i = 0; i < 16; i++) {
+        static const char hex[] = "0123456789abcdef";
+        plan->digest[2 * i] = hex[h->model_digest[i] >> 4];
+        plan->digest[2 * i + 1] = hex[h->model_digest[i] & 15];
+    }
+    return plan;
+}
+
 /* `data` holds a whole header at least; `rest` is the hash of all bytes behind it. */
 static enum status read_hashed(const void *data, size_t size, XXH128_hash_t rest, struct plan **out,
                                struct error *err)
 {
     struct plan_header h;
     memcpy(&h, data, sizeof(h));
-    TRY(check_header(&h, size, rest, err));
-    CLEANUP(plan_cleanup) struct plan *plan = plan_new();
+    TRY(check_header(&h, size, &rest, err));
+    CLEANUP(plan_cleanup) struct plan *plan = plan_of(&h);
     if (!plan)
         return error_no_memory(err, "a plan");
-    memcpy(plan->device, h.device, sizeof(plan->device));
-    for (int i = 0; i < 16; i++) {
-        static const char hex[] = "0123456789abcdef";
-        plan->digest[2 * i] = hex[h.model_digest[i] >> 4];
-        plan->digest[2 * i + 1] = hex[h.model_digest[i] & 15];
-    }
     plan->weights = (const char *)data + h.weights_offset;
     plan->weight_bytes = h.weights_size;
     plan->code = (const char *)data + h.code_offset;
@@ -131,6 +141,28 @@ enum status plan_read_memory(const void *data, size_t size, struct plan **out, s
     if (size < head)
         return too_short(err);
     return read_hashed(data, size, XXH3_128bits((const char *)data + head, size - head), out, err);
+}
+
+enum status plan_read_body(const void *head, size_t head_size, const void *weights,
+                           size_t weights_size, struct plan **out, struct error *err)
+{
+    struct plan_header h;
+    if (head_size < sizeof(h))
+        return too_short(err);
+    memcpy(&h, head, sizeof(h));
+    TRY(check_header(&h, h.file_size, NULL, err));
+    if (h.structure_size != head_size - sizeof(h) || h.weights_size != weights_size ||
+        h.code_size || h.tail_size)
+        return error_set(err, STATUS_DATA_LOSS, "the plan is damaged: its parts do not add up");
+    CLEANUP(plan_cleanup) struct plan *plan = plan_of(&h);
+    if (!plan)
+        return error_no_memory(err, "a plan");
+    plan->weights = weights;
+    plan->weight_bytes = weights_size;
+    TRY(plan_decode(plan, (const char *)head + sizeof(h), h.structure_size, err));
+    TRY(plan_check(plan, err));
+    *out = STEAL(plan);
+    return STATUS_OK;
 }
 
 /* --- files --- */

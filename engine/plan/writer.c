@@ -113,10 +113,11 @@ static enum status layout_init(struct layout *layout, const struct plan *plan, s
     return STATUS_OK;
 }
 
-/* Where the bytes of a plan go: into a hash or into a file. */
+/* Where the bytes of a plan go: into a hash, a file, or memory that has room for them. */
 struct sink {
     XXH3_state_t *hash;
     struct file_writer *file;
+    uint8_t *memory;
     uint64_t at;
 };
 
@@ -125,7 +126,10 @@ static enum status sink_put(struct sink *sink, const void *data, size_t size, st
     sink->at += size;
     if (sink->file)
         return file_writer_put(sink->file, data, size, err);
-    XXH3_128bits_update(sink->hash, data, size);
+    if (sink->hash)
+        XXH3_128bits_update(sink->hash, data, size);
+    else if (size)
+        sink->memory = (uint8_t *)memcpy(sink->memory, data, size) + size;
     return STATUS_OK;
 }
 
@@ -237,4 +241,40 @@ enum status plan_write(const char *path, const struct plan *plan, struct error *
     enum status status = plan_write_to(writer, plan, err);
     file_writer_free(writer);
     return status;
+}
+
+void plan_bytes_deinit(struct plan_bytes *bytes)
+{
+    free(bytes->head);
+    free(bytes->weights);
+    *bytes = (struct plan_bytes){.head = NULL};
+}
+
+enum status plan_write_body(const struct plan *plan, struct plan_bytes *out, struct error *err)
+{
+    CLEANUP(layout_deinit) struct layout layout = {0};
+    CLEANUP(cleanup_free) uint8_t *structure = NULL;
+    CLEANUP(plan_bytes_deinit) struct plan_bytes made = {.head = NULL};
+    size_t size = 0;
+    struct plan_header header;
+    TRY(plan_check(plan, err));
+    TRY(layout_init(&layout, plan, err));
+    if (layout.code.size || plan->tail_bytes)
+        return error_set(err, STATUS_UNIMPLEMENTED, "a body with compiled tactics or a tail");
+    TRY(plan_encode(plan, &layout.offsets, &structure, &size, err));
+    if (!header_init(&header, plan, size, layout.weights.size, 0))
+        return error_set(err, STATUS_OUT_OF_RANGE, "plan: too large");
+    made.head_size = sizeof(header) + size;
+    made.weights_size = layout.weights.size;
+    made.head = malloc(made.head_size);
+    made.weights = malloc(made.weights_size + 1);
+    if (!made.head || !made.weights)
+        return error_no_memory(err, "a plan");
+    memcpy(made.head, &header, sizeof(header));
+    memcpy((uint8_t *)made.head + sizeof(header), structure, size);
+    struct sink memory = {.memory = made.weights, .at = header.weights_offset};
+    TRY(emit_section(&memory, &layout.weights, header.weights_offset, err));
+    *out = made;
+    made = (struct plan_bytes){.head = NULL};
+    return STATUS_OK;
 }

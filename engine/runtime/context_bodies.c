@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of loops that run as a whole: for each a context, on a lane of the CPU that runs tails. */
+/* Bodies of loops that run as a whole: for each a context, all on one lane of the CPU that runs
+ * tails. */
 #include <stdlib.h>
 
 #include "engine/import/onnx.h"
 #include "engine/runtime/context.h"
 
 struct body {
-    struct lane *lane;
     struct context *ctx;
     uint32_t n_inputs;
     struct engine_input *inputs;
@@ -14,8 +14,9 @@ struct body {
 };
 
 struct context_bodies {
-    uint32_t n;      /* of all profiles */
-    uint32_t *first; /* by profile */
+    struct lane *lane; /* one of them runs at a time */
+    uint32_t n;        /* of all profiles */
+    uint32_t *first;   /* by profile */
     struct body *list;
     struct onnx_body *shown; /* of each */
 };
@@ -45,8 +46,7 @@ static enum status body_new(struct context *ctx, struct engine *engine, struct b
 {
     const struct engine_info *info = engine_describe(engine);
     const struct engine_profile *profile = &info->profiles[0];
-    TRY(lane_new(engine->device, &b->lane, err));
-    TRY(context_new(engine, b->lane, &b->ctx, err));
+    TRY(context_new(engine, ctx->bodies->lane, &b->ctx, err));
     b->n_inputs = info->n_inputs;
     b->inputs = context_take(ctx, info->n_inputs, sizeof(*b->inputs));
     b->spans = context_take(ctx, info->n_inputs, sizeof(*b->spans));
@@ -68,6 +68,17 @@ static enum status body_new(struct context *ctx, struct engine *engine, struct b
     return STATUS_OK;
 }
 
+/* A lane that is large enough for the largest. */
+static enum status lane_for(const struct engine *engine, struct lane **out, struct error *err)
+{
+    size_t size = 0;
+    for (uint32_t i = 0; i < engine->info.n_profiles; i++)
+        for (uint32_t k = 0; k < engine->bodies[i].n; k++)
+            size = MAX(size, engine->bodies[i].list[k]->layouts[0].total);
+    TRY(lane_new(engine->tail_device, out, err));
+    return lane_grow(*out, size, err);
+}
+
 enum status context_bodies_new(struct context *ctx, struct error *err)
 {
     const struct engine *engine = ctx->engine;
@@ -84,10 +95,11 @@ enum status context_bodies_new(struct context *ctx, struct error *err)
         return error_no_memory(err, "a context");
     *bodies = (struct context_bodies){.first = first, .list = list, .shown = shown};
     ctx->bodies = bodies;
+    TRY(lane_for(engine, &bodies->lane, err));
     for (uint32_t i = 0; i < n_profiles; i++) {
         first[i] = bodies->n;
         for (uint32_t k = 0; k < engine->bodies[i].n; k++, bodies->n++) {
-            list[bodies->n] = (struct body){.lane = NULL};
+            list[bodies->n] = (struct body){.ctx = NULL};
             enum status status =
                 body_new(ctx, engine->bodies[i].list[k], &list[bodies->n], &shown[bodies->n], err);
             if (status) {
@@ -101,10 +113,10 @@ enum status context_bodies_new(struct context *ctx, struct error *err)
 
 void context_bodies_free(struct context_bodies *bodies)
 {
-    for (uint32_t i = 0; bodies && i < bodies->n; i++) {
+    for (uint32_t i = 0; bodies && i < bodies->n; i++)
         context_free(bodies->list[i].ctx);
-        lane_free(bodies->list[i].lane);
-    }
+    if (bodies)
+        lane_free(bodies->lane);
 }
 
 const struct onnx_body *context_bodies_of(const struct context *ctx, uint32_t profile, uint32_t *n)

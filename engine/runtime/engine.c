@@ -297,7 +297,9 @@ static enum status open_body(struct engine *engine, const struct plan_body *from
                              struct engine_bodies *to, struct error *err)
 {
     struct plan *plan;
-    TRY(plan_read_memory((const char *)engine->plan->tail + from->offset, from->size, &plan, err));
+    const char *tail = engine->plan->tail;
+    TRY(plan_read_body(tail + from->offset, from->size, tail + from->weights_offset,
+                       from->weights_size, &plan, err));
     if (plan->n_late || plan->batched || plan->n_free || plan->n_profiles != 1) {
         plan_free(plan);
         return error_set(err, STATUS_DATA_LOSS, "it has other sizes");

@@ -3,7 +3,8 @@
  * Any bytes as an ONNX model. The model is opened and imported twice, the second time with values
  * for its inputs on offer, so that operands on which shapes depend are computed. An imported graph
  * must pass ir_verify(), and a survey must find something to refuse if, and only if, the import
- * refused the model. What an import leaves to a tail is opened, and computed on small inputs.
+ * refused the model. What an import leaves to a tail is opened, and computed on small inputs: node
+ * by node, and with the graphs that were made of its loops' bodies, which must give the same.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -84,8 +85,96 @@ static enum status keep(void *user, const void *data, size_t size, uint64_t *off
     return STATUS_OK;
 }
 
-static void compute(struct onnx_model *tail, const struct ir_graph *graph, uint8_t *zeros)
+/* --- bodies of loops --- */
+
+/* A body's graph, computed node by node. */
+struct body {
+    const struct ir_graph *graph;
+    struct onnx_port inputs[IR_MAX_IO], outputs[IR_MAX_IO];
+};
+
+struct values {
+    void **at;   /* by tensor */
+    bool *owned; /* beside it */
+};
+
+static enum status run_nodes(const struct ir_graph *graph, struct values *v, struct error *err)
 {
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        const void *in[IR_MAX_INPUTS];
+        void *out[IR_MAX_OUTPUTS];
+        for (uint32_t k = 0; k < node->n_inputs; k++)
+            in[k] = node->inputs[k] == IR_NONE ? NULL : v->at[node->inputs[k]];
+        for (uint32_t k = 0; k < node->n_outputs; k++) {
+            uint32_t y = node->outputs[k];
+            if (!v->at[y]) {
+                v->at[y] = calloc(1, ir_tensor(graph, y)->bytes + 1);
+                v->owned[y] = true;
+            }
+            out[k] = v->at[y];
+            if (!out[k])
+                return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        }
+        TRY(cpu_eval_node(NULL, graph, node, in, out, err));
+    }
+    return STATUS_OK;
+}
+
+static enum status run_body(void *user, const void *const *inputs, void *outputs, struct error *err)
+{
+    const struct body *b = user;
+    const struct ir_graph *graph = b->graph;
+    struct values v = {calloc(graph->n_tensors, sizeof(void *)), calloc(graph->n_tensors, 1)};
+    enum status status = STATUS_RESOURCE_EXHAUSTED;
+    for (uint32_t i = 0; v.at && v.owned && i < graph->n_tensors; i++)
+        v.at[i] = (void *)(uintptr_t)ir_tensor(graph, i)->data;
+    for (uint32_t i = 0; v.at && v.owned && i < graph->n_inputs; i++)
+        v.at[graph->inputs[i]] = (void *)(uintptr_t)inputs[i];
+    for (uint32_t i = 0; v.at && v.owned && i < graph->n_outputs; i++)
+        v.at[graph->outputs[i]] = (char *)outputs + b->outputs[i].offset;
+    if (v.at && v.owned)
+        status = run_nodes(graph, &v, err);
+    else
+        error_set(err, status, "no memory");
+    for (uint32_t i = 0; v.at && v.owned && i < graph->n_tensors; i++)
+        if (v.owned[i])
+            free(v.at[i]);
+    free(v.at);
+    free(v.owned);
+    return status;
+}
+
+static struct onnx_body show_body(struct body *b, const struct ir_graph *graph)
+{
+    size_t at = 0;
+    b->graph = graph;
+    for (uint32_t i = 0; i < graph->n_inputs; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
+        b->inputs[i] = (struct onnx_port){t->name, t->dtype, t->shape, 0};
+    }
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, graph->outputs[i]);
+        b->outputs[i] = (struct onnx_port){t->name, t->dtype, t->shape, at};
+        at += (t->bytes + 63) / 64 * 64;
+    }
+    return (struct onnx_body){.name = graph->name,
+                              .inputs = b->inputs,
+                              .outputs = b->outputs,
+                              .n_inputs = graph->n_inputs,
+                              .n_outputs = graph->n_outputs,
+                              .out_bytes = at,
+                              .run = run_body,
+                              .user = b};
+}
+
+/* --- computing --- */
+
+static void compute(struct onnx_model *tail, const struct ir_graph *graph,
+                    const struct onnx_tail *from, uint8_t *zeros)
+{
+    static struct body bodies[ONNX_MAX_BODIES];
+    struct onnx_body shown[ONNX_MAX_BODIES];
     struct tensor_view inputs[IR_MAX_IO], outputs[IR_MAX_IO];
     struct ir_graph *memory = NULL;
     struct error err;
@@ -102,12 +191,16 @@ static void compute(struct onnx_model *tail, const struct ir_graph *graph, uint8
     struct ir_graph *other = NULL;
     if (onnx_compute(tail, &how, outputs, &memory, &err))
         return;
-    /* With memory that is used again for other values, all are the same. None where there was no
-     * memory for its head: then each value has its own. */
+    /* With memory that is used again for other values, and bodies, all are the same. No such memory
+     * where there was none for its head: then each value has its own. */
     static struct onnx_memory *kept;
     if (!kept)
         kept = onnx_memory_new();
     how.memory = kept;
+    for (uint32_t i = 0; i < from->n_bodies; i++)
+        shown[i] = show_body(&bodies[i], from->bodies[i]);
+    how.bodies = shown;
+    how.n_bodies = from->n_bodies;
     bool computed = !onnx_compute(tail, &how, again, &other, &err);
     if (!computed && err.status != STATUS_RESOURCE_EXHAUSTED)
         abort();
@@ -141,9 +234,11 @@ static enum status import_late(struct onnx_model *model, struct onnx_options opt
         !onnx_tail_open(tail.model, tail.size, store.data, store.size, &opened, &err)) {
         if (onnx_tail_inputs(opened) != graph->n_outputs)
             abort();
-        compute(opened, graph, zeros);
+        compute(opened, graph, &tail, zeros);
         onnx_close(opened);
     }
+    for (uint32_t i = 0; i < tail.n_bodies; i++)
+        ir_graph_free(tail.bodies[i]);
     if (!status)
         ir_graph_free(graph);
     free(tail.model);

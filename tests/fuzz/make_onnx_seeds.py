@@ -246,6 +246,70 @@ agraph (float[2] x) => (float[2] y) {
                   else_branch = q () => (float[2] o) { o = Sin (s) }>
     }>
 }""",
+    "loop_late": """
+agraph (float[2] x, float[2] w) => (float[2] y, float[n] k, float[2] kept) {
+  n = Constant <value = int64 {9}> ()
+  t = Constant <value = bool {1}> ()
+  far = Constant <value = float {20}> ()
+  h = Sin (w)
+  y, kept, k = Loop (n, t, x, h) <body = b (int64 i, bool c, float[2] s, float[2] a)
+    => (bool d, float[2] u, float[2] b, float v) {
+      e = Abs (s)
+      f = Add (e, h)
+      u = Add (f, w)
+      v = ReduceSum <keepdims = 0> (u)
+      d = Less (v, far)
+      b = Identity (a)
+    }>
+}""",
+    "loop_swaps": """
+agraph (float[2] x, float[2] w) => (float[2] y, float[2] z, int64[n] k) {
+  n = Constant <value = int64 {5}> ()
+  z0 = Constant <value = float {0}> ()
+  y, z, k = Loop (n, "", x, z0) <body = b (int64 i, bool c, float[2] s, float[2] a)
+    => (bool d, float[2] u, float[2] b, int64 v) {
+      u = Add (a, w)
+      b = Sin (s)
+      m = ReduceMax <keepdims = 0> (b)
+      o = Constant <value = float {2}> ()
+      d = Less (m, o)
+      v = Identity (i)
+    }>
+}""",
+    "loop_fills": """
+agraph (float[1] x) => (float[6] y, int64[1] at) {
+  n = Constant <value = int64 {9}> ()
+  t = Constant <value = bool {1}> ()
+  z = Constant <value = float[6] {0, 0, 0, 0, 0, 0}> ()
+  first = Constant <value = int64[1] {0}> ()
+  y, at, e = Loop (n, t, z, first, x) <body = b
+    (int64 i, bool c, float[6] l, int64[1] p, float[1] s)
+    => (bool d, float[6] m, int64[1] q, float[1] u) {
+      one = Constant <value = int64[1] {1}> ()
+      two = Constant <value = int64[1] {2}> ()
+      none = Constant <value = int64[1] {0}> ()
+      step = Constant <value = int64 {1}> ()
+      far = Constant <value = float {7}> ()
+      done = Constant <value = int64[0] {}> ()
+      u = Add (s, x)
+      q = Add (p, one)
+      r = Add (p, two)
+      w = Slice (l, p, r, none)
+      g = Shape (w)
+      v = Expand (u, g)
+      p0 = Reshape (p, done)
+      g0 = Reshape (g, done)
+      p1 = Add (p0, g0)
+      j = Range (p0, p1, step)
+      m = ScatterElements (l, j, v)
+      h = ReduceSum <keepdims = 0> (u)
+      d0 = Less (h, far)
+      f = If (d0) <then_branch = a () => (bool[1] o) { o = Less (h, x) },
+                   else_branch = e () => (bool o) { o = Not (d0) }>
+      k = Cast <to = 1> (f)
+      d = Identity (d0)
+    }>
+}""",
     "choice": """
 agraph (float[2] x, bool c) => (float[2] y) {
   y = If (c) <then_branch = p () => (float[2] o) { o = Neg (x) },

@@ -38,9 +38,9 @@ def constants(weights):
     return [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in weights]
 
 
-def model(nodes, inputs, outputs, weights=()):
+def model(nodes, inputs, outputs, weights=(), opset=17):
     made = helper.make_graph(nodes, "g", values(inputs), values(outputs), constants(weights))
-    return helper.make_model(made, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    return helper.make_model(made, ir_version=9, opset_imports=[helper.make_opsetid("", opset)])
 
 
 def single(number):
@@ -216,9 +216,45 @@ def picking():
          ("far", single(20)), ("table", np.arange(24, dtype=np.float32).reshape(8, 3))])
 
 
+def wrapping():
+    """The limit lies below the start by so much that their difference is a small number above 0."""
+    body = inner(
+        [N("Cast", ["i"], ["f"], to=F), N("Less", ["f", "half"], ["begins"]),
+         N("Where", ["begins", "zero", "top"], ["from"]),
+         N("Where", ["begins", "two", "low"], ["to"]),
+         N("Range", ["from", "to", "one"], ["r"]), N("Cast", ["r"], ["r0"], to=F),
+         N("ReduceSum", ["r0"], ["r1"], keepdims=0), N("Abs", ["r1"], ["r2"]),
+         N("Add", ["a", "r2"], ["b"]), N("ReduceMax", ["b"], ["m"], keepdims=0),
+         N("Less", ["m", "far"], ["on"])],
+        [COUNT, GO, ("a", 1, [6])], [("on", 9, []), ("b", 1, [6])])
+    return model(
+        [N("Loop", ["five", "true", "x"], ["a"], body=body)], [("x", F, [6])], [("a", F, [6])],
+        [("five", np.int64(5)), ("true", np.array(True)), ("half", single(0.5)),
+         ("far", single(1e6)), ("zero", np.int64(0)), ("two", np.int64(2)), ("one", np.int64(1)),
+         ("top", np.int64(MANY)), ("low", np.int64(-MANY))])
+
+
+def bytes_of_floats():
+    """8-bit floats are kept of each iteration, by a zero that is a constant of the model's."""
+    body = inner(
+        [N("Add", ["a", "x"], ["a2"]), N("QuantizeLinear", ["a2", "step", "zero"], ["q"]),
+         N("ReduceMax", ["a2"], ["m"], keepdims=0), N("Less", ["m", "far"], ["on"])],
+        [COUNT, GO, ("a", 1, [6])], [("on", 9, []), ("a2", 1, [6]), ("q", 17, [6])])
+    made = model(
+        [N("Loop", ["ten", "true", "x"], ["a", "qs"], body=body),
+         N("DequantizeLinear", ["qs", "step", "zero"], ["y"])],
+        [("x", F, [6])], [("a", F, [6]), ("y", F, ["n", 6])],
+        [("ten", np.int64(10)), ("true", np.array(True)), ("far", single(9)),
+         ("step", single(0.25))], opset=19)
+    made.graph.initializer.append(
+        helper.make_tensor("zero", TensorProto.FLOAT8E4M3FN, [], b"\0", raw=True))
+    return made
+
+
 # by name, and whether the body is a plan of its own
 MODELS = {decoder: True, one_at_a_time: True, cut_at_the_end: True, broken_off: True,
-          widened: True, long: True, growing: False, picking: True}
+          widened: True, long: True, growing: False, picking: True,
+          wrapping: True, bytes_of_floats: False}
 
 
 def feed(name, session, seed):
@@ -294,6 +330,15 @@ class Daemon(harness.Served):
         cls.server = harness.Server({name: {"path": str(path)} for name, path in cls.paths.items()},
                                     config={"workers": 2, "limits": {"tail_bytes": "1MiB"}})
 
+    def test_what_inferd_builds_has_the_bodies_too(self):
+        """The child that builds models may do less than inferctl."""
+        plans = [p for p in (self.server.folder / "cache").rglob("*") if p.suffix == ".plan"]
+        said = [subprocess.run([harness.INFERCTL, "inspect", plan], capture_output=True, text=True,
+                               timeout=60, check=True).stdout for plan in plans]
+        self.assertEqual(len(said), len(MODELS))
+        self.assertEqual(sum("iterations run as a whole" in text for text in said),
+                         sum(MODELS.values()))
+
     def ask(self, client, name, feeds):
         return client.infer(name, [(i, "FP32", list(x.shape), x.tobytes())
                                    for i, x in feeds.items()])
@@ -335,7 +380,16 @@ class Daemon(harness.Served):
                     self.assertEqual(len(reply.outputs()["rows"][2]), 40 * 3 * 4)
 
     def test_memory_is_limited(self):
+        """Beyond what a request may take; and where node by node there is room, but not else."""
         path = harness.folder() / "served_kept.onnx"
+        same = harness.folder() / "served_same.onnx"
+        body = inner([N("Identity", ["big"], ["k"]), N("Identity", ["go"], ["on"]),
+                      N("Add", ["a", "x"], ["a2"])],
+                     [COUNT, GO, ("a", 1, [4])], [("on", 9, []), ("a2", 1, [4]),
+                                                  ("k", 1, [16384])])
+        onnx.save(model([N("Loop", ["many", "true", "x"], ["a"], body=body)],
+                        [("x", F, [4]), ("many", I, [])], [("a", F, [4])],
+                        [("true", np.array(True)), ("big", np.zeros(16384, np.float32))]), same)
         body = inner([N("Add", ["a", "x"], ["a2"]), N("Identity", ["a2"], ["k"]),
                       N("Identity", ["go"], ["on"])],
                      [COUNT, GO, ("a", 1, [512])],
@@ -343,13 +397,70 @@ class Daemon(harness.Served):
         onnx.save(model([N("Loop", ["many", "", "x"], ["a", "ks"], body=body)],
                         [("x", F, [512])], [("a", F, [512]), ("ks", F, ["n", 512])],
                         [("many", np.int64(5000))]), path)
-        with harness.Server({"kept": {"path": str(path)}},
+        with harness.Server({"kept": {"path": str(path)}, "same": {"path": str(same)}},
                             config={"limits": {"tail_bytes": "1MiB"}}) as server, \
                 server.client() as client:
+            for n in (3, 100):
+                reply = client.infer("same", [("x", "FP32", [4], np.ones(4, np.float32).tobytes()),
+                                              ("many", "INT64", [], np.int64(n).tobytes())])
+                self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+                self.assertEqual(np.frombuffer(reply.outputs()["a"][2], np.float32)[0], n + 1)
             for _ in range(2):
                 reply = self.ask(client, "kept", {"x": np.zeros(512, np.float32)})
                 self.assertEqual(reply.status, 8, reply.message)
                 self.assertIn("memory", reply.message)
+
+
+@unittest.skipUnless(onnxruntime, "needs onnxruntime, onnx and numpy")
+class Odd(unittest.TestCase):
+    """What builds must run; what is wrong is refused, and no more."""
+
+    def build(self, made, code=0):
+        path = harness.folder() / "odd.onnx"
+        onnx.save(made, path)
+        done = subprocess.run(
+            [harness.INFERCTL, "build", path, "-o", path.with_suffix(".plan"), "--no-tune", "-vvv",
+             *THREADS, "--timing-cache", ""], timeout=120, capture_output=True, text=True,
+            check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        if code == 0:
+            subprocess.run([harness.INFERCTL, "run", path.with_suffix(".plan"), "--quiet",
+                            *THREADS], check=True, timeout=120)
+        return done.stderr
+
+    def loop(self, nodes, states=(), weights=()):
+        body = inner([N("Add", ["a", "x"], ["a2"]), N("ReduceMax", ["a2"], ["m"], keepdims=0),
+                      N("Less", ["m", "far"], ["on"]), *nodes],
+                     [COUNT, GO, ("a", 1, [6]), *states],
+                     [("on", 9, []), ("a2", 1, [6]), *((n + "2", *r) for n, *r in states)])
+        return model([N("Loop", ["ten", "true", "x", *(n + "0" for n, *_ in states)],
+                        ["a", *(n for n, *_ in states)], body=body)],
+                     [("x", F, [6])], [("a", F, [6])],
+                     [("ten", np.int64(10)), ("true", np.array(True)), ("far", single(9)),
+                      *weights])
+
+    def test_nodes_without_outputs(self):
+        for op in (N("Slice", ["x", "s0", "s0"], []), N("Range", ["i", "ten", "ten"], [])):
+            said = self.build(self.loop([op], weights=[("s0", whole(0))]))
+            self.assertIn("runs", said)
+
+    def test_an_axis_given_twice(self):
+        cut = [N("Add", ["p", "one"], ["p2"]), N("Concat", ["p", "p"], ["from"], axis=0),
+               N("Concat", ["p2", "p2"], ["to"], axis=0), N("Reshape", ["x", "form"], ["x2"]),
+               N("Slice", ["x2", "from", "to", "axes"], ["part"])]
+        said = self.build(self.loop(cut, [("p", 7, [1])], [("p0", whole(0)), ("one", whole(1)),
+                                                           ("axes", whole(1, -1)),
+                                                           ("form", whole(1, 6))]))
+        self.assertIn("runs node by node", said)
+
+    def test_more_values_than_a_plan_has_inputs(self):
+        many = [N("Add", ["x", f"v{k}"], [f"s{k}"]) for k in range(70)]
+        made = self.loop([N("Sum", [f"s{k}" for k in range(60)], ["sum"])])
+        made.graph.node[0].attribute[0].g.node.extend(many)
+        made.graph.node.extend(
+            [N("Mul", ["x", f"w{k}"], [f"v{k}"]) for k in range(70)])
+        made.graph.initializer.extend(constants([(f"w{k}", single(k)) for k in range(70)]))
+        self.assertIn("runs node by node", self.build(made))
 
 
 if __name__ == "__main__":

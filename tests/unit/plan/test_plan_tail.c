@@ -82,7 +82,7 @@ static void assert_refused(struct plan *plan, const char *part)
     plan_free(plan);
 }
 
-static const struct plan_body bodies[PLAN_MAX_BODIES + 1] = {{0, 5}, {0, sizeof(bytes)}};
+static const struct plan_body bodies[PLAN_MAX_BODIES + 1] = {{0, 5, 0, 20}, {0, 30, 0, 20}};
 
 static struct plan *looping_plan(const struct plan_body *list, uint32_t n)
 {
@@ -102,22 +102,59 @@ static void bodies_of_loops_come_back_as_they_were(void **state)
     plan_free(plan);
 }
 
+/* Weights may be those of many bodies; heads are read for each. */
 static void what_a_body_may_not_be(void **state)
 {
-    static const struct plan_body none = {0, 0}, large = {0, sizeof(bytes) + 1},
-                                  far = {64, UINT64_MAX - 32}, odd = {8, 1};
+    static const struct plan_body wrong[] = {
+        {0, sizeof(bytes) + 1, 0, 0},
+        {64, UINT64_MAX - 32, 0, 0},
+        {8, 1, 0, 0},
+        {0, 1, 0, sizeof(bytes) + 1},
+        {0, 1, 128, 0},
+        {0, 1, 8, 1},
+    };
+    static const struct plan_body twice[] = {{0, sizeof(bytes), 0, 0}, {0, 1, 0, 0}};
     (void)state;
-    struct plan *plan = looping_plan(&none, 1);
-    assert_int_equal(plan_check(plan, NULL), STATUS_OK); /* whoever reads it refuses it */
-    plan_free(plan);
-    assert_refused(looping_plan(&large, 1), "a loop's body outside of its section");
-    assert_refused(looping_plan(&far, 1), "a loop's body outside of its section");
-    assert_refused(looping_plan(&odd, 1), "a loop's body outside of its section");
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        assert_refused(looping_plan(&wrong[i], 1), "a loop's body outside of its section");
+    assert_refused(looping_plan(twice, 2), "a loop's body outside of its section");
     assert_refused(looping_plan(bodies, PLAN_MAX_BODIES + 1), "a loop's body");
-    plan = looping_plan(bodies, 2);
+    struct plan *plan = looping_plan(bodies, 2);
     plan->n_late = 0;
     plan->profiles[0].tail_size = 0;
     assert_refused(plan, "a loop's body");
+}
+
+/* A plan in two parts. */
+static void a_body_is_read_from_its_parts(void **state)
+{
+    struct plan *plan = sample_plan(), *read = NULL;
+    struct plan_bytes parts;
+    struct error err;
+    (void)state;
+    for (uint32_t p = 0; p < plan->n_profiles; p++) /* compiled tactics do not go into a body */
+        for (uint32_t i = 0; i < plan->profiles[p].graph->n_nodes; i++)
+            if (ir_node(plan->profiles[p].graph, i)->tactic)
+                ((struct tactic *)(uintptr_t)ir_node(plan->profiles[p].graph, i)->tactic)
+                    ->code_size = 0;
+    if (plan_write_body(plan, &parts, &err) ||
+        plan_read_body(parts.head, parts.head_size, parts.weights, parts.weights_size, &read, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(read->n_profiles, plan->n_profiles);
+    assert_ptr_equal(read->weights, parts.weights);
+    plan_free(read);
+    for (size_t size = 0; size < parts.head_size; size += 1 + size / 4)
+        assert_int_not_equal(
+            plan_read_body(parts.head, size, parts.weights, parts.weights_size, &read, &err),
+            STATUS_OK);
+    assert_int_equal(plan_read_body(parts.head, parts.head_size, parts.weights,
+                                    parts.weights_size - 1, &read, &err),
+                     STATUS_DATA_LOSS);
+    plan_bytes_deinit(&parts);
+    plan->tail = bytes;
+    plan->tail_bytes = sizeof(bytes);
+    assert_int_equal(plan_write_body(plan, &parts, &err), STATUS_UNIMPLEMENTED);
+    plan_free(plan);
 }
 
 static void what_a_tail_may_not_be(void **state)
@@ -169,6 +206,7 @@ int main(void)
         cmocka_unit_test(what_a_tail_may_not_be),
         cmocka_unit_test(bodies_of_loops_come_back_as_they_were),
         cmocka_unit_test(what_a_body_may_not_be),
+        cmocka_unit_test(a_body_is_read_from_its_parts),
         cmocka_unit_test(what_its_outputs_may_not_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
