@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/compiler.h"
 #include "engine/build/fuse.h"
 
 /* Without timing: the least numbers of a tensor that a sum does not store then. To write and to
@@ -213,7 +214,7 @@ static enum status leave_held(const struct ir_graph *graph, const struct trial *
             rest.row[rest.n++] = last->made.row[i];
     if (rest.n == last->made.n)
         return STATUS_OK;
-    ir_graph_free(STEAL(last->graph));
+    CLEANUP(ir_graph_cleanup) UNUSED struct ir_graph *names = STEAL(last->graph); /* of `rest` */
     fewer.only = &rest;
     return join(graph, &fewer, tune->log, &last->made, &last->graph, err);
 }
