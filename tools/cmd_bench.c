@@ -294,22 +294,76 @@ static double quantile_us(const struct result *result, int series, double q)
     return us(samples_quantile(&result->series[series], q));
 }
 
+/* The timed layers of a context's profile. */
+struct listing {
+    const struct layer_time *layers;
+    const struct ir_graph *graph;
+    uint32_t n;
+};
+
+static struct listing list_layers(const struct context *ctx, const struct engine *engine,
+                                  uint32_t point, uint32_t batch)
+{
+    struct listing l = {.graph = engine_graph_for(engine, point, batch)};
+    l.layers = context_layer_times(ctx, point, batch, &l.n);
+    return l;
+}
+
+static struct listing layers_of(const struct runner *r)
+{
+    return list_layers(r->ctx, r->bench->model.engine, r->bench->point, r->bench->batch);
+}
+
+/* Loop number `index` of the tail; false: there is none. */
+static bool loop_of(const struct runner *r, uint32_t index, const char **name, struct listing *out)
+{
+    const struct engine *engine;
+    const struct context *loop =
+        context_loop(r->ctx, r->bench->point, r->bench->batch, index, &engine);
+    if (!loop)
+        return false;
+    *name = engine_describe(engine)->name;
+    *out = list_layers(loop, engine, 0, 1);
+    return true;
+}
+
+static uint64_t loop_runs(const struct listing *loop)
+{
+    return loop->n ? loop->layers[0].runs : 0;
+}
+
+static void print_listing_json(struct json *j, const struct listing *l)
+{
+    json_list(j, "layers");
+    for (uint32_t i = 0; i < l->n; i++) {
+        const struct layer_time *layer = &l->layers[i];
+        json_object(j, NULL);
+        json_text(j, "name", layer->node->name);
+        json_text(j, "op", ir_op_name(layer->node->op));
+        json_text(j, "tactic", layer->node->tactic->name);
+        json_text(j, "precision", dtype_name(types_of_layer(l->graph, layer->node)));
+        json_real(j, "mean_us", us(layer->total_ns) / (double)MAX(layer->runs, 1u));
+        json_real(j, "min_us", us(layer->min_ns));
+        json_end(j);
+    }
+    json_end(j);
+}
+
 static void print_layers_json(struct json *j, const struct runner *r)
 {
-    uint32_t n = 0;
-    const struct layer_time *layers =
-        context_layer_times(r->ctx, r->bench->point, r->bench->batch, &n);
-    const struct ir_graph *graph =
-        engine_graph_for(r->bench->model.engine, r->bench->point, r->bench->batch);
-    json_list(j, "layers");
-    for (uint32_t i = 0; i < n; i++) {
+    struct listing l = layers_of(r);
+    uint64_t ns, runs = context_tail_runs(r->ctx, &ns);
+    const char *name;
+    print_listing_json(j, &l);
+    if (!runs)
+        return;
+    json_real(j, "tail_us", us(ns) / (double)runs);
+    json_list(j, "loops");
+    for (uint32_t i = 0; loop_of(r, i, &name, &l); i++) {
         json_object(j, NULL);
-        json_text(j, "name", layers[i].node->name);
-        json_text(j, "op", ir_op_name(layers[i].node->op));
-        json_text(j, "tactic", layers[i].node->tactic->name);
-        json_text(j, "precision", dtype_name(types_of_layer(graph, layers[i].node)));
-        json_real(j, "mean_us", us(layers[i].total_ns) / (double)MAX(layers[i].runs, 1u));
-        json_real(j, "min_us", us(layers[i].min_ns));
+        json_text(j, "name", name);
+        json_real(j, "iterations", (double)loop_runs(&l) / (double)runs);
+        print_listing_json(j, &l);
         json_end(j);
     }
     json_end(j);
@@ -370,27 +424,49 @@ static void print_json(struct bench *b, const struct result *result, const struc
     json_end(&j);
 }
 
-static void print_layers(const struct runner *r)
+static uint64_t time_of(const struct listing *l)
 {
-    uint32_t n = 0;
     uint64_t sum = 0;
+    for (uint32_t i = 0; i < l->n; i++)
+        sum += l->layers[i].total_ns;
+    return sum;
+}
+
+static void print_listing(const struct listing *l, uint64_t whole)
+{
     int width = (int)strlen("tactic");
-    const struct layer_time *layers =
-        context_layer_times(r->ctx, r->bench->point, r->bench->batch, &n);
-    const struct ir_graph *graph =
-        engine_graph_for(r->bench->model.engine, r->bench->point, r->bench->batch);
-    for (uint32_t i = 0; i < n; i++) {
-        sum += layers[i].total_ns;
-        width = MAX(width, (int)strlen(layers[i].node->tactic->name));
-    }
+    for (uint32_t i = 0; i < l->n; i++)
+        width = MAX(width, (int)strlen(l->layers[i].node->tactic->name));
     printf("\n%10s %10s %6s  %-10s %-5s  %-*s  %s\n", "mean us", "min us", "%", "op", "type", width,
            "tactic", "layer");
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < l->n; i++) {
+        const struct layer_time *layer = &l->layers[i];
         printf("%10.1f %10.1f %6.1f  %-10s %-5s  %-*s  %s\n",
-               us(layers[i].total_ns) / (double)MAX(layers[i].runs, 1u), us(layers[i].min_ns),
-               sum ? 100.0 * (double)layers[i].total_ns / (double)sum : 0.0,
-               ir_op_name(layers[i].node->op), dtype_name(types_of_layer(graph, layers[i].node)),
-               width, layers[i].node->tactic->name, layers[i].node->name);
+               us(layer->total_ns) / (double)MAX(layer->runs, 1u), us(layer->min_ns),
+               whole ? 100.0 * (double)layer->total_ns / (double)whole : 0.0,
+               ir_op_name(layer->node->op), dtype_name(types_of_layer(l->graph, layer->node)),
+               width, layer->node->tactic->name, layer->node->name);
+    }
+}
+
+/* The layers; then the tail, if there is one, with the layers of its loops' iterations. Shares are
+ * of all of it. */
+static void print_layers(const struct runner *r)
+{
+    struct listing l = layers_of(r);
+    uint64_t ns, runs = context_tail_runs(r->ctx, &ns), whole = time_of(&l) + ns;
+    const char *name;
+    print_listing(&l, whole);
+    if (!runs)
+        return;
+    printf("\n%10.1f %10s %6.1f  the tail: what runs behind the layers\n", us(ns) / (double)runs,
+           "", 100.0 * (double)ns / (double)whole);
+    for (uint32_t i = 0; loop_of(r, i, &name, &l); i++) {
+        printf("\n%10.1f iterations of loop '%s', %.1f us each, %.1f of them layers:\n",
+               (double)loop_runs(&l) / (double)runs, name, us(ns) / (double)MAX(loop_runs(&l), 1u),
+               us(time_of(&l)) / (double)MAX(loop_runs(&l), 1u));
+        print_listing(&l, whole);
+    }
 }
 
 static void print_text(struct bench *b, const struct result *result, const struct runner *first)

@@ -282,6 +282,8 @@ enum status context_wait(struct context *ctx, struct engine_times *times, struct
         uint64_t begin_ns = clock_now_ns();
         TRY(context_tail_run(ctx, p, err));
         tail_ns = clock_now_ns() - begin_ns;
+        ctx->tail_ns += tail_ns;
+        ctx->tail_runs++;
     } else if (ctx->output) {
         context_box_outputs(ctx, p);
         if (ctx->ragged)

@@ -123,6 +123,7 @@ struct context {
     struct tail_kernels *tail_kernels;
     struct onnx_memory *tail_memory; /* of its values; NULL: there is no tail */
     struct context_bodies *bodies;   /* NULL: no tail has loops that run as a whole */
+    uint64_t tail_runs, tail_ns;     /* since layers are timed */
     struct context_ragged *ragged;   /* NULL: the plan is not ragged */
     struct engine_results *results;  /* of the tail that ran last; NULL: taken */
     struct profile *running;         /* between enqueue and wait */
@@ -222,6 +223,9 @@ enum status context_bodies_new(struct context *ctx, struct error *err);
 void context_bodies_free(struct context_bodies *bodies); /* NULL is fine */
 /* Those of a profile, *n of them. */
 const struct onnx_body *context_bodies_of(const struct context *ctx, uint32_t profile, uint32_t *n);
+const struct context *context_body(const struct context *ctx, uint32_t profile, uint32_t index);
+/* Times the layers of all. */
+enum status context_bodies_time(struct context *ctx, struct error *err);
 
 /* --- context.c --- */
 

@@ -125,3 +125,15 @@ const struct onnx_body *context_bodies_of(const struct context *ctx, uint32_t pr
     *n = bodies ? ctx->engine->bodies[profile].n : 0;
     return *n ? &bodies->shown[bodies->first[profile]] : NULL;
 }
+
+const struct context *context_body(const struct context *ctx, uint32_t profile, uint32_t index)
+{
+    return ctx->bodies->list[ctx->bodies->first[profile] + index].ctx;
+}
+
+enum status context_bodies_time(struct context *ctx, struct error *err)
+{
+    for (uint32_t i = 0; ctx->bodies && i < ctx->bodies->n; i++)
+        TRY(context_layer_times_start(ctx->bodies->list[i].ctx, err));
+    return STATUS_OK;
+}

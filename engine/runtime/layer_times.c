@@ -59,6 +59,8 @@ enum status context_layer_times_start(struct context *ctx, struct error *err)
     if (ctx->layer_events)
         return STATUS_OK;
     TRY(take_marks(ctx, err));
+    ctx->tail_runs = ctx->tail_ns = 0;
+    TRY(context_bodies_time(ctx, err));
     for (uint32_t i = 0; i < ctx->engine->info.n_profiles; i++) {
         struct profile *p = &ctx->profiles[i];
         if (!p->ready)
@@ -88,6 +90,26 @@ const struct layer_time *context_layer_times(const struct context *ctx, uint32_t
     if (p->layers)
         *n = p->n_steps;
     return p->layers;
+}
+
+uint64_t context_tail_runs(const struct context *ctx, uint64_t *total_ns)
+{
+    *total_ns = ctx->tail_ns;
+    return ctx->tail_runs;
+}
+
+const struct context *context_loop(const struct context *ctx, uint32_t point, uint32_t batch,
+                                   uint32_t index, const struct engine **engine)
+{
+    uint32_t profile = engine_profile_index(ctx->engine, point, batch), n = 0;
+    const struct context *loop = NULL;
+    if (profile < ctx->engine->info.n_profiles)
+        (void)context_bodies_of(ctx, profile, &n);
+    if (index < n) {
+        loop = context_body(ctx, profile, index);
+        *engine = loop->engine;
+    }
+    return loop;
 }
 
 const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t point, uint32_t batch)

@@ -30,6 +30,15 @@ const struct layer_time *context_layer_times(const struct context *ctx, uint32_t
 const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t point,
                                         uint32_t batch);
 
+/* The times of the tails that have run since the start: runs, and their sum. No layers are among
+ * them but those of loops (below). 0: the model has no tail. */
+uint64_t context_tail_runs(const struct context *ctx, uint64_t *total_ns);
+
+/* Loop number `index` of the profile's tail whose iterations run as a whole, and the engine that
+ * they run on: a run is an iteration, at point 0, batch 1. NULL: there is no such loop. */
+const struct context *context_loop(const struct context *ctx, uint32_t point, uint32_t batch,
+                                   uint32_t index, const struct engine **engine);
+
 /* --- traces --- */
 
 /* A moment of a device, which all its contexts measure from. */

@@ -5,6 +5,7 @@ own, and that all of them give what onnxruntime gives.
 
     test_loop_bodies.py INFERD INFERCTL
 """
+import json
 import subprocess
 import unittest
 
@@ -307,6 +308,24 @@ class BesideOnnxruntime(unittest.TestCase):
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, f"{name}: {done.stdout}{done.stderr}")
         return str([wanted[0].shape, *(y.ravel()[:2] for y in wanted)])
+
+    def test_bench_shows_the_layers_of_iterations(self):
+        plan = self.path(long).with_suffix(".plan")
+        command = [harness.INFERCTL, "bench", plan, "--layers", "--seconds", "0.2", *THREADS]
+        done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=120,
+                              check=True)
+        said = json.loads(done.stdout)
+        (loop,) = said["loops"]
+        self.assertEqual((loop["name"], loop["iterations"]), ("a", 3000))
+        spent = loop["iterations"] * sum(layer["mean_us"] for layer in loop["layers"])
+        self.assertGreater(len(loop["layers"]), 1)
+        self.assertLess(0, spent)
+        self.assertLess(spent, said["tail_us"])
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        self.assertIn("3000.0 iterations of loop 'a'", done.stdout)
+        plain = subprocess.run([harness.INFERCTL, "bench", plan, "--json", "--seconds", "0.1",
+                                *THREADS], capture_output=True, text=True, timeout=120, check=True)
+        self.assertNotIn("tail_us", json.loads(plain.stdout))
 
     def test_each_model_agrees(self):
         for make in MODELS:
