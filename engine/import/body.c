@@ -69,6 +69,14 @@ static bool is_outside(struct outside *o, const char *name, uint32_t *tensor, bo
 
 /* --- the graph --- */
 
+/* The body cannot be a plan, whose inputs and outputs are fewer and of other types: nobody is
+ * refused anything for that. */
+static void leave(struct mapper *m, const char *why)
+{
+    struct error err;
+    map_failed_with(m, error_set(&err, STATUS_UNIMPLEMENTED, "%s", why), &err);
+}
+
 static uint32_t add_input(struct mapper *m, char kind, uint32_t at, const struct ir_tensor *like)
 {
     struct ir_graph *graph = m->graph;
@@ -76,7 +84,7 @@ static uint32_t add_input(struct mapper *m, char kind, uint32_t at, const struct
                        : kind == 'i' ? "i"
                                      : arena_printf(graph->arena, "%c%u", kind, at);
     if (like->dtype == DTYPE_F8)
-        map_refuse(m, "values of %s", dtype_name(like->dtype));
+        leave(m, "it reads an 8-bit float");
     uint32_t tensor = name && graph->n_inputs < IR_MAX_IO
                           ? ir_tensor_add(graph, name, like->dtype, &like->shape)
                           : IR_NONE;
@@ -166,9 +174,9 @@ static void add_output(struct mapper *inner, char kind, uint32_t at, uint32_t te
     char name[16];
     snprintf(name, sizeof(name), kind == 'c' || kind == 'k' ? "%c" : "%c%u", kind, at);
     if (graph->n_outputs == IR_MAX_IO)
-        map_refuse(inner, "more than %d outputs", IR_MAX_IO);
+        leave(inner, "it has more outputs than a plan may have");
     if (map_dtype(inner, tensor) == DTYPE_F8)
-        map_refuse(inner, "values of %s", dtype_name(DTYPE_F8));
+        leave(inner, "it makes an 8-bit float");
     char *kept = map_failed(inner) ? NULL : arena_strndup(graph->arena, name, sizeof(name));
     tensor = kept ? map_own_output(inner, tensor, kept) : IR_NONE;
     if (!map_failed(inner))
@@ -472,9 +480,8 @@ static void *aligned_room(struct mapper *m, size_t bytes)
  * handed on share their bytes there. */
 static bool has_room(const struct run *r)
 {
-    size_t sum = 16 * ALIGN, bytes;
-    bool ok =
-        checked_add(sum, r->ready->out_bytes, &sum) && checked_add(sum, r->ready->out_bytes, &sum);
+    size_t sum = 0, bytes;
+    bool ok = checked_mul(2, r->ready->out_bytes, &sum) && checked_add(sum, 16 * ALIGN, &sum);
     for (uint32_t i = 0; i < r->ready->n_inputs && ok; i++) {
         const struct onnx_port *port = &r->ready->inputs[i];
         if ((uintptr_t)r->in[i] % ALIGN)

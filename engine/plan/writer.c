@@ -128,7 +128,7 @@ static enum status sink_put(struct sink *sink, const void *data, size_t size, st
         return file_writer_put(sink->file, data, size, err);
     if (sink->hash)
         XXH3_128bits_update(sink->hash, data, size);
-    else if (size)
+    else if (size && sink->memory)
         sink->memory = (uint8_t *)memcpy(sink->memory, data, size) + size;
     return STATUS_OK;
 }
@@ -250,31 +250,42 @@ void plan_bytes_deinit(struct plan_bytes *bytes)
     *bytes = (struct plan_bytes){.head = NULL};
 }
 
+/* Fills `out`, which may be left half full. */
+static enum status write_parts(const struct plan *plan, const struct layout *layout,
+                               struct plan_bytes *out, struct error *err)
+{
+    uint8_t *structure = NULL;
+    size_t size = 0;
+    struct plan_header header;
+    TRY(plan_encode(plan, &layout->offsets, &structure, &size, err));
+    out->head_size = sizeof(header) + size;
+    out->weights_size = layout->weights.size;
+    out->head = malloc(out->head_size);
+    out->weights = malloc(out->weights_size + 1);
+    bool fits = header_init(&header, plan, size, layout->weights.size, 0);
+    if (fits && out->head && out->weights) {
+        memcpy(out->head, &header, sizeof(header));
+        memcpy((uint8_t *)out->head + sizeof(header), structure, size);
+    }
+    free(structure);
+    if (!fits)
+        return error_set(err, STATUS_OUT_OF_RANGE, "plan: too large");
+    if (!out->head || !out->weights)
+        return error_no_memory(err, "a plan");
+    struct sink memory = {.memory = out->weights, .at = header.weights_offset};
+    return emit_section(&memory, &layout->weights, header.weights_offset, err);
+}
+
 enum status plan_write_body(const struct plan *plan, struct plan_bytes *out, struct error *err)
 {
     CLEANUP(layout_deinit) struct layout layout = {0};
-    CLEANUP(cleanup_free) uint8_t *structure = NULL;
-    CLEANUP(plan_bytes_deinit) struct plan_bytes made = {.head = NULL};
-    size_t size = 0;
-    struct plan_header header;
+    *out = (struct plan_bytes){.head = NULL};
     TRY(plan_check(plan, err));
     TRY(layout_init(&layout, plan, err));
     if (layout.code.size || plan->tail_bytes)
         return error_set(err, STATUS_UNIMPLEMENTED, "a body with compiled tactics or a tail");
-    TRY(plan_encode(plan, &layout.offsets, &structure, &size, err));
-    if (!header_init(&header, plan, size, layout.weights.size, 0))
-        return error_set(err, STATUS_OUT_OF_RANGE, "plan: too large");
-    made.head_size = sizeof(header) + size;
-    made.weights_size = layout.weights.size;
-    made.head = malloc(made.head_size);
-    made.weights = malloc(made.weights_size + 1);
-    if (!made.head || !made.weights)
-        return error_no_memory(err, "a plan");
-    memcpy(made.head, &header, sizeof(header));
-    memcpy((uint8_t *)made.head + sizeof(header), structure, size);
-    struct sink memory = {.memory = made.weights, .at = header.weights_offset};
-    TRY(emit_section(&memory, &layout.weights, header.weights_offset, err));
-    *out = made;
-    made = (struct plan_bytes){.head = NULL};
-    return STATUS_OK;
+    enum status status = write_parts(plan, &layout, out, err);
+    if (status)
+        plan_bytes_deinit(out);
+    return status;
 }

@@ -217,6 +217,54 @@ def picking():
          ("far", single(20)), ("table", np.arange(24, dtype=np.float32).reshape(8, 3))])
 
 
+def sliced():
+    """Windows of a matrix by the counter, in INT32, from the front and from the end, over two axes
+    and over the first ones, as long as the sum of what they show is small."""
+    body = inner(
+        [N("Cast", ["i"], ["i32"], to=6), N("Reshape", ["i32", "list"], ["at"]),
+         N("Add", ["at", "two"], ["to"]), N("Slice", ["m", "at", "to"], ["rows"]),
+         N("Concat", ["at", "zero"], ["from2"], axis=0),
+         N("Concat", ["to", "far2"], ["to2"], axis=0),
+         N("Slice", ["m", "from2", "to2", "axes", "ones"], ["both"]),
+         N("Sub", ["at", "nine"], ["back"]), N("Add", ["back", "two"], ["back2"]),
+         N("Slice", ["m", "back", "back2", "last"], ["columns"]),
+         N("Squeeze", ["at"], ["f"]), N("Squeeze", ["to"], ["l"]),
+         N("Range", ["f", "l", "step"], ["r"]),
+         N("Cast", ["r"], ["r0"], to=F), N("ReduceSum", ["rows"], ["s0"], keepdims=0),
+         N("ReduceSum", ["both"], ["s1"], keepdims=0),
+         N("ReduceMax", ["columns"], ["s2"], keepdims=0),
+         N("ReduceSum", ["r0"], ["s3"], keepdims=0), N("Sum", ["s0", "s1", "s2", "s3"], ["s"]),
+         N("Abs", ["s"], ["t"]), N("Add", ["sum", "t"], ["sum2"]),
+         N("Less", ["sum2", "most"], ["on"])],
+        [COUNT, GO, ("sum", 1, [])], [("on", 9, []), ("sum2", 1, []), ("t2", 1, [])])
+    body.node.append(N("Identity", ["t"], ["t2"]))
+    return model(
+        [N("MatMul", ["x", "w"], ["m"]),
+         N("Loop", ["six", "true", "none"], ["sum", "ts"], body=body)],
+        [("x", F, [9, 4])], [("sum", F, []), ("ts", F, ["n"])],
+        [("w", np.eye(4, 9, dtype=np.float32)), ("six", np.int64(6)), ("true", np.array(True)),
+         ("none", single(0)), ("most", single(40)), ("list", whole(1)),
+         ("two", np.array([2], np.int32)), ("zero", np.array([1], np.int32)),
+         ("far2", np.array([1 << 30], np.int32)), ("axes", np.array([0, -1], np.int32)),
+         ("ones", np.array([1, 1], np.int32)), ("nine", np.array([9], np.int32)),
+         ("last", np.array([1], np.int32)), ("step", np.int32(1))])
+
+
+def strided():
+    """Every second element from the counter on: no such size is assumed."""
+    body = inner(
+        [N("Reshape", ["i", "list"], ["at"]), N("Add", ["at", "four"], ["to"]),
+         N("Slice", ["x", "at", "to", "zero", "two"], ["part"]),
+         N("ReduceSum", ["part"], ["s"], keepdims=0), N("Abs", ["s"], ["t"]),
+         N("Add", ["sum", "t"], ["sum2"]), N("Less", ["sum2", "far"], ["on"])],
+        [COUNT, GO, ("sum", 1, [])], [("on", 9, []), ("sum2", 1, [])])
+    return model(
+        [N("Loop", ["five", "true", "none"], ["sum"], body=body)], [("x", F, [9])],
+        [("sum", F, [])],
+        [("five", np.int64(5)), ("true", np.array(True)), ("none", single(0)), ("far", single(9)),
+         ("list", whole(1)), ("four", whole(4)), ("zero", whole(0)), ("two", whole(2))])
+
+
 def wrapping():
     """The limit lies below the start by so much that their difference is a small number above 0."""
     body = inner(
@@ -255,7 +303,8 @@ def bytes_of_floats():
 # by name, and whether the body is a plan of its own
 MODELS = {decoder: True, one_at_a_time: True, cut_at_the_end: True, broken_off: True,
           widened: True, long: True, growing: False, picking: True,
-          wrapping: True, bytes_of_floats: False}
+          wrapping: True, bytes_of_floats: False, sliced: True,
+          strided: False}
 
 
 def feed(name, session, seed):
