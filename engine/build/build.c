@@ -698,7 +698,7 @@ static enum status fill_plan(struct builder *b, struct error *err)
         TRY(build_points_keep(b->model, b->options, batches[0], &b->space, err));
     TRY(make_guard(b, err));
     TRY(build_profiles(b, batches, n, err));
-    TRY(build_tails_give(b->tails, err));
+    build_tails_give(b->tails);
     TRY(put_exactness(b, err));
     tell_disturbed(b);
     if (b->options->report)

@@ -30,7 +30,6 @@ struct piece {
 struct build_tails {
     struct plan *plan;
     const struct build_options *options;
-    const struct log_sink *log;
     uint32_t n; /* profiles seen */
     struct piece *table;
     uint8_t *data;
@@ -41,7 +40,7 @@ struct build_tails *build_tails_new(struct plan *plan, const struct build_option
 {
     struct build_tails *tails = calloc(1, sizeof(*tails));
     if (tails)
-        *tails = (struct build_tails){.plan = plan, .options = options, .log = options->log};
+        *tails = (struct build_tails){.plan = plan, .options = options};
     return tails;
 }
 
@@ -218,7 +217,8 @@ static enum status put_late(const struct build_tails *tails, const struct onnx_t
         const struct onnx_tail_output *from = &tail->outputs[i];
         struct plan_binding *to = &plan->late[i];
         if (first) {
-            TRY(build_binding_name(plan, plan->late, i, from->name, tails->log, &to->name, err));
+            TRY(build_binding_name(plan, plan->late, i, from->name, tails->options->log, &to->name,
+                                   err));
             to->dtype = from->dtype;
             to->shape = from->shape;
         } else if (to->dtype != from->dtype || to->shape.rank != from->shape.rank) {
@@ -268,7 +268,7 @@ enum status build_tails_add(struct build_tails *tails, struct onnx_tail *tail,
     if (!tail->n_nodes)
         return STATUS_OK;
     if (first)
-        log_write(tails->log, LOG_INFO,
+        log_write(tails->options->log, LOG_INFO,
                   "%u nodes of the model run on the CPU when the others have: a request tells "
                   "their sizes",
                   tail->n_nodes);
@@ -280,18 +280,9 @@ enum status build_tails_add(struct build_tails *tails, struct onnx_tail *tail,
     return add_bodies(tails, tail, profile, err);
 }
 
-enum status build_tails_give(struct build_tails *tails, struct error *err)
+void build_tails_give(struct build_tails *tails)
 {
     struct plan *plan = tails->plan;
-    size_t size;
-    if (!tails->size)
-        return STATUS_OK;
-    if (!checked_round_up(tails->size, BACKEND_ALIGN, &size))
-        return error_no_memory(err, "the builder");
-    plan->tail_memory = aligned_alloc(BACKEND_ALIGN, size); /* plans in it are read in place */
-    if (!plan->tail_memory)
-        return error_no_memory(err, "the builder");
-    plan->tail = memcpy(plan->tail_memory, tails->data, tails->size);
     plan->tail_bytes = tails->size;
-    return STATUS_OK;
+    plan->tail = plan->tail_memory = STEAL(tails->data);
 }

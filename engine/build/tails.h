@@ -24,7 +24,7 @@ enum status build_tails_add(struct build_tails *tails, struct onnx_tail *tail,
                             const struct ir_graph *graph, struct plan_profile *profile,
                             struct error *err);
 /* Hands the memory over to the plan, behind the last profile. */
-enum status build_tails_give(struct build_tails *tails, struct error *err);
+void build_tails_give(struct build_tails *tails);
 
 /* *out: `from` as a name that clients can write, in the plan's arena: other characters become '_'.
  * INVALID_ARGUMENT: one of the `n` earlier bindings has it. */

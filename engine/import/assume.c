@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/import/assume.h"
 
+#include "engine/import/ops.h"
+
 /* --- what is assumed --- */
 
 /* The shape of the node's output in the trial; NULL: there is none. */
@@ -24,15 +26,10 @@ static uint32_t int_of(struct mapper *m, int64_t value)
     return emit_int_list(m, 1, &value);
 }
 
-/* first, first + step, .. : `n` of them. `first` is [1]. */
-static uint32_t emit_row(struct mapper *m, uint32_t first, int64_t n, int64_t step)
+/* first, first + 1, .. : `n` of them. `first` is [1]. */
+static uint32_t emit_row(struct mapper *m, uint32_t first, int64_t n)
 {
-    const struct shape shape = {.rank = 1, .dim = {n}};
-    int64_t *room = emit_room(m, &shape, DTYPE_I64);
-    for (int64_t i = 0; room && i < n; i++)
-        room[i] = i * step;
-    return room ? emit_binary(m, IR_BINARY_ADD, first, emit_constant(m, DTYPE_I64, &shape, room))
-                : IR_NONE;
+    return emit_binary(m, IR_BINARY_ADD, first, emit_count(m, n));
 }
 
 /* --- Slice --- */
@@ -62,8 +59,7 @@ static bool reads_bounds(struct mapper *m, struct ints *axes, uint32_t *n)
         for (uint32_t i = 0; i < steps.n; i++)
             ok = ok && steps.v[i] == 1;
     if (!map_ints(m, 3, "axes", axes))
-        for (axes->n = 0; axes->n < *n; axes->n++)
-            axes->v[axes->n] = axes->n;
+        map_default_axes(axes, *n);
     for (uint32_t i = 0; i < axes->n && !map_failed(m); i++) {
         axes->v[i] = map_axis(m, axes->v[i], map_shape(m, map_in(m, 0))->rank);
         for (uint32_t k = 0; k < i; k++)
@@ -80,7 +76,7 @@ static uint32_t emit_part(struct mapper *m, uint32_t x, uint32_t i, uint32_t axi
     uint32_t length = emit_binary(m, IR_BINARY_SUB, end, start);
     assume(m, emit_binary(m, IR_BINARY_EQUAL, length, int_of(m, size)));
     uint32_t first = emit_binary(m, IR_BINARY_MIN, start, int_of(m, dim - size));
-    return emit_gather(m, x, emit_row(m, first, size, 1), axis);
+    return emit_gather(m, x, emit_row(m, first, size), axis);
 }
 
 bool assume_slice(struct mapper *m)
@@ -125,7 +121,7 @@ bool assume_range(struct mapper *m)
     uint32_t length = emit_binary(m, IR_BINARY_SUB, limit, first);
     assume(m, emit_binary(m, IR_BINARY_EQUAL, length, int_of(m, n)));
     assume(m, emit_binary(m, IR_BINARY_LESS, first, limit)); /* the difference may have wrapped */
-    map_out(m, 0, emit_cast(m, emit_row(m, first, n, 1), dtype));
+    map_out(m, 0, emit_cast(m, emit_row(m, first, n), dtype));
     return true;
 }
 

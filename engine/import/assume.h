@@ -2,9 +2,9 @@
 /*
  * Sizes in a loop's body that its counter tells, as in x[:, i:i+1] = y: they are the same in every
  * iteration, which no shape says. The body is imported twice. The first import, the trial, has the
- * values that states begin with; the second one does not, and takes a size that it cannot know from
- * the trial. What it then emits is right as long as the size is the one that was assumed, and
- * harmless if not: each assumption is also computed, as an operand of the body's output "k".
+ * values that states begin with. The second one does not have them, and takes each size that it
+ * cannot know from the trial. The body also computes whether all these sizes are right, as its
+ * output "k". If they are not, the other outputs are void, and the run may fail.
  */
 #ifndef INFERD_ENGINE_IMPORT_ASSUME_H
 #define INFERD_ENGINE_IMPORT_ASSUME_H

@@ -20,6 +20,25 @@ static const char *name_of(const struct onnx_node *loop)
     return i < loop->n_outputs ? loop->outputs[i] : "";
 }
 
+/* The name of an input or an output: its kind, and its number if there are several (body.h). */
+struct port_name {
+    char chars[16];
+};
+
+static struct port_name port_name(char kind, uint32_t at)
+{
+    struct port_name name = {{kind, '\0'}};
+    if (strchr("soy", kind))
+        snprintf(name.chars, sizeof(name.chars), "%c%u", kind, at);
+    return name;
+}
+
+static const char *keep_port_name(struct mapper *m, char kind, uint32_t at)
+{
+    struct port_name name = port_name(kind, at);
+    return map_failed(m) ? NULL : arena_strndup(m->graph->arena, name.chars, sizeof(name.chars));
+}
+
 /* --- values from outside --- */
 
 /* Walks over the names of a body that the loop's own graph has. */
@@ -80,9 +99,7 @@ static void leave(struct mapper *m, const char *why)
 static uint32_t add_input(struct mapper *m, char kind, uint32_t at, const struct ir_tensor *like)
 {
     struct ir_graph *graph = m->graph;
-    const char *name = map_failed(m) ? NULL
-                       : kind == 'i' ? "i"
-                                     : arena_printf(graph->arena, "%c%u", kind, at);
+    const char *name = keep_port_name(m, kind, at);
     if (like->dtype == DTYPE_F8)
         leave(m, "it reads an 8-bit float");
     uint32_t tensor = name && graph->n_inputs < IR_MAX_IO
@@ -171,14 +188,12 @@ static bool add_operands(struct mapper *inner, struct once *o)
 static void add_output(struct mapper *inner, char kind, uint32_t at, uint32_t tensor)
 {
     struct ir_graph *graph = inner->graph;
-    char name[16];
-    snprintf(name, sizeof(name), kind == 'c' || kind == 'k' ? "%c" : "%c%u", kind, at);
     if (graph->n_outputs == IR_MAX_IO)
         leave(inner, "it has more outputs than a plan may have");
     if (map_dtype(inner, tensor) == DTYPE_F8)
         leave(inner, "it makes an 8-bit float");
-    char *kept = map_failed(inner) ? NULL : arena_strndup(graph->arena, name, sizeof(name));
-    tensor = kept ? map_own_output(inner, tensor, kept) : IR_NONE;
+    const char *name = keep_port_name(inner, kind, at);
+    tensor = name ? map_own_output(inner, tensor, name) : IR_NONE;
     if (!map_failed(inner))
         graph->outputs[graph->n_outputs++] = tensor;
 }
@@ -352,10 +367,9 @@ struct run {
 
 static uint32_t find_output(const struct onnx_body *ready, char kind, uint32_t at)
 {
-    char name[16];
-    snprintf(name, sizeof(name), kind == 'c' || kind == 'k' ? "%c" : "%c%u", kind, at);
+    struct port_name name = port_name(kind, at);
     for (uint32_t i = 0; i < ready->n_outputs; i++)
-        if (!strcmp(ready->outputs[i].name, name))
+        if (!strcmp(ready->outputs[i].name, name.chars))
             return i;
     return IR_NONE;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bodies of loops in tails (onnx.h). If a body reads nothing that is late, and hands on states of
- * the types and shapes that it was given, one iteration is a graph like any other: it is made when
- * the plan is built, and built with it. A request then runs it once an iteration. Types and shapes
- * are those behind the first iteration, which may be run node by node if it begins with others.
+ * the types and shapes that it was given, one iteration is a graph like any other. The importer
+ * makes that graph, the builder builds it with the plan, and a request runs it for each iteration.
+ * Types and shapes of states are those behind the first iteration, which runs node by node if it
+ * begins with others.
  *
  * Its inputs, where something reads them:
  *
@@ -31,7 +32,7 @@ struct ir_graph *body_graph(struct mapper *m, const struct onnx_node *loop);
 /* A loop whose iterations are imported, or run. */
 struct unroll {
     const struct onnx_graph *body;
-    uint32_t n_state;             /* index of the body's first output that is kept */
+    uint32_t n_state;             /* states, which each iteration hands to the next one */
     uint32_t n_scan;              /* values of which every iteration's is kept */
     uint32_t first_in, first_out; /* the body's inputs and outputs before these are the loop's */
     uint32_t n, max;              /* iterations done, and at most to do */

@@ -116,9 +116,8 @@ void map_invalid(struct mapper *m, const char *fmt, ...) PRINTF(2, 3); /* INVALI
 /* UNIMPLEMENTED: only a request knows a value that the graph depends on. The node may be left to a
  * tail. */
 void map_unknown(struct mapper *m, const char *fmt, ...) PRINTF(2, 3);
-void map_exhausted(struct mapper *m);
-void map_spent(struct mapper *m);
-/* the memory that a request may take */ /* memory, or a limit of the graph */
+void map_exhausted(struct mapper *m); /* there is no memory, or a limit of the graph is reached */
+void map_spent(struct mapper *m);     /* a request takes more memory than it may */
 /* Fails with the error of a function that was called. "Not supported" and "out of memory" stay what
  * they are; any other status becomes INVALID_ARGUMENT, because the model is at fault. */
 void map_failed_with(struct mapper *m, enum status status, const struct error *err);

@@ -234,6 +234,8 @@ uint32_t emit_rms_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t ax
 uint32_t emit_instance_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t bias,
                             int64_t groups);
 uint32_t emit_count(struct mapper *m, int64_t n); /* INT64 [n]: 0, 1, ... */
+/* The first `n` axes, which are meant where a node has no list of them. */
+void map_default_axes(struct ints *axes, uint32_t n);
 /* The angles of rotary positions, [rows, D/2] of a table or [B,S,D/2] without positions, for an
  * operand of rank 4 with its heads in dimension `heads_axis`, 1 or 2. */
 uint32_t emit_angles(struct mapper *m, uint32_t table, uint32_t positions, uint32_t heads_axis);

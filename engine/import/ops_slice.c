@@ -91,8 +91,7 @@ static void slice_axis(struct bounds *b, uint32_t axis, int64_t dim, int64_t sta
     b->steps[axis] = step;
 }
 
-/* Without a list of axes the first ones are meant. */
-static void default_axes(struct ints *axes, uint32_t n)
+void map_default_axes(struct ints *axes, uint32_t n)
 {
     axes->n = n;
     for (uint32_t i = 0; i < n; i++)
@@ -113,7 +112,7 @@ void map_slice(struct mapper *m)
         return;
     }
     if (!map_ints(m, at + 2, "axes", &axes))
-        default_axes(&axes, starts.n);
+        map_default_axes(&axes, starts.n);
     bool stepped = map_ints(m, at + 3, "steps", &steps);
     if (starts.n > in.rank || ends.n != starts.n || axes.n != starts.n ||
         (stepped && steps.n != starts.n))
@@ -203,7 +202,7 @@ void map_pad(struct mapper *m)
     if (!map_ints(m, operand ? 1 : UINT32_MAX, name, &pads) && !map_failed(m))
         map_invalid(m, "it has no pads");
     if (!map_ints(m, m->opset >= 18 ? 3 : UINT32_MAX, "axes", &axes))
-        default_axes(&axes, rank);
+        map_default_axes(&axes, rank);
     pads_spread(m, &pads, &axes, rank, all);
     enum ir_pad mode = pad_mode(m);
     float value = pad_value(m);

@@ -121,25 +121,31 @@ static enum status run_nodes(const struct ir_graph *graph, struct values *v, str
     return STATUS_OK;
 }
 
+static enum status run_values(const struct body *b, struct values *v, const void *const *inputs,
+                              void *outputs, struct error *err)
+{
+    const struct ir_graph *graph = b->graph;
+    if (!v->at || !v->owned)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+    for (uint32_t i = 0; i < graph->n_tensors; i++)
+        v->at[i] = (void *)(uintptr_t)ir_tensor(graph, i)->data;
+    for (uint32_t i = 0; i < graph->n_inputs; i++)
+        v->at[graph->inputs[i]] = (void *)(uintptr_t)inputs[i];
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        v->at[graph->outputs[i]] = (char *)outputs + b->outputs[i].offset;
+    enum status status = run_nodes(graph, v, err);
+    for (uint32_t i = 0; i < graph->n_tensors; i++)
+        if (v->owned[i])
+            free(v->at[i]);
+    return status;
+}
+
 static enum status run_body(void *user, const void *const *inputs, void *outputs, struct error *err)
 {
     const struct body *b = user;
-    const struct ir_graph *graph = b->graph;
-    struct values v = {calloc(graph->n_tensors, sizeof(void *)), calloc(graph->n_tensors, 1)};
-    enum status status = STATUS_RESOURCE_EXHAUSTED;
-    for (uint32_t i = 0; v.at && v.owned && i < graph->n_tensors; i++)
-        v.at[i] = (void *)(uintptr_t)ir_tensor(graph, i)->data;
-    for (uint32_t i = 0; v.at && v.owned && i < graph->n_inputs; i++)
-        v.at[graph->inputs[i]] = (void *)(uintptr_t)inputs[i];
-    for (uint32_t i = 0; v.at && v.owned && i < graph->n_outputs; i++)
-        v.at[graph->outputs[i]] = (char *)outputs + b->outputs[i].offset;
-    if (v.at && v.owned)
-        status = run_nodes(graph, &v, err);
-    else
-        error_set(err, status, "no memory");
-    for (uint32_t i = 0; v.at && v.owned && i < graph->n_tensors; i++)
-        if (v.owned[i])
-            free(v.at[i]);
+    uint32_t n = b->graph->n_tensors;
+    struct values v = {calloc(n, sizeof(void *)), calloc(n, sizeof(bool))};
+    enum status status = run_values(b, &v, inputs, outputs, err);
     free(v.at);
     free(v.owned);
     return status;
