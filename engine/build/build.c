@@ -19,6 +19,7 @@
 #include "engine/build/ranged.h"
 #include "engine/build/tails.h"
 #include "engine/build/ties.h"
+#include "engine/build/watch.h"
 #include "engine/engine.h"
 #include "engine/passes/pass.h"
 #include "engine/tune/pin.h"
@@ -208,8 +209,40 @@ static enum status fits_check(struct builder *b, const struct ir_graph *graph, s
     return status;
 }
 
+/* Imports the profile's graph and tunes it, or *joined, as build_tune_pairs does. *again: there is
+ * none, because a convolution with its pool has to be two nodes (watch.h), which `import` says from
+ * here on, as it does for the profiles to come. */
+static enum status tune_profile(struct builder *b, struct build_options *import,
+                                const struct tune_options *options, struct tune_report *report,
+                                struct plan_profile *out, struct ir_graph **graph,
+                                struct ir_graph **joined, bool *again, struct error *err)
+{
+    struct tune_options tune = *options;
+    struct build_watch watch = {.ended = false};
+    CLEANUP(build_tail_cleanup)
+    struct onnx_tail tail = {.keep = build_tails_keep, .user = b->tails};
+    TRY(make_graph(b->model, import, out->batch, &b->report, &tail, graph, err));
+    TRY(bounds_check(b, *graph, err)); /* before the tuner takes memory for tensors */
+    if (tune.judge) {
+        build_watch_init(&watch, tune.judge, IR_OP_CONV_POOL, NULL, NULL);
+        tune.judge = &watch.judge;
+    }
+    TRY(build_tune_pairs(*graph, import, &tune, &b->report, report, joined, err));
+    *again = watch.ended;
+    if (!watch.ended)
+        return build_tails_add(b->tails, &tail, *graph, out, err);
+    log_write(b->options->log, LOG_INFO,
+              "the first convolution and its pool: two nodes again, since they are held back from "
+              "16 bits");
+    import->stems_apart = b->own.stems_apart = true;
+    import->log = NULL; /* it was told of the passes */
+    ir_graph_free(STEAL(*joined));
+    ir_graph_free(STEAL(*graph));
+    return STATUS_OK;
+}
+
 /* Sets graph and tensor_bytes of the profile out->batch. */
-static enum status make_profile(struct builder *b, const struct build_options *import,
+static enum status make_profile(struct builder *b, struct build_options *import,
                                 struct tune_report *report, struct plan_profile *out,
                                 struct error *err)
 {
@@ -217,7 +250,7 @@ static enum status make_profile(struct builder *b, const struct build_options *i
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
     CLEANUP(ir_graph_cleanup) struct ir_graph *joined = NULL;
     build_space_set(&b->space, out->values);
-    struct tune_options tune = {
+    const struct tune_options tune = {
         .device = o->device,
         .host = o->host,
         .history = b->history,
@@ -240,12 +273,8 @@ static enum status make_profile(struct builder *b, const struct build_options *i
                         b->plan->batched && !o->ragged && build_instances_first(&b->instances)
                             ? out->batch
                             : 0);
-    CLEANUP(build_tail_cleanup)
-    struct onnx_tail tail = {.keep = build_tails_keep, .user = b->tails};
-    TRY(make_graph(b->model, import, out->batch, &b->report, &tail, &graph, err));
-    TRY(build_tails_add(b->tails, &tail, graph, out, err));
-    TRY(bounds_check(b, graph, err)); /* before the tuner takes memory for tensors */
-    TRY(build_tune_pairs(graph, import, &tune, &b->report, report, &joined, err));
+    for (bool again = true; again;)
+        TRY(tune_profile(b, import, &tune, report, out, &graph, &joined, &again, err));
     struct ir_graph **tuned = joined ? &joined : &graph;
     TRY(build_place(*tuned, &out->tensor_bytes, err));
     TRY(fits_check(b, *tuned, err));

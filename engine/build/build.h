@@ -75,7 +75,8 @@ struct build_options {
     enum precision precision;
     const struct quant_table *ranges; /* for INT8 and FP8; may be NULL */
     bool keep_missing;                /* what has no range stays a float; else that is an error */
-    bool layers_apart;                /* chains of layers do not become one node (fuse_mlp) */
+    bool layers_apart;                /* chains of layers do not become one node (fuse_mlp), */
+    bool stems_apart;                 /* nor a convolution and its pool (fuse_stem_pool) */
     const uint32_t *batches; /* batch sizes of the profiles, in any order; NULL: 1,2,4,8,16,32 */
     uint32_t n_batches;
     const struct onnx_dim *dims; /* values of other symbolic dimensions */

@@ -7,14 +7,12 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "engine/build/fuse.h"
+#include "engine/build/watch.h"
 
 /* Without timing: the least numbers of a tensor that a sum does not store then. To write and to
  * read so many is 4 MiB of traffic, a microsecond on an H200, and a launch falls away. Smaller sums
  * may be one wave of few tiles, for which libraries have kernels that divide the depth. */
 enum { ELEMENTS_UNTIMED = 1 << 20 };
-
-/* Types of 16 bits, as a judge holds them. */
-enum { HALVES = 1 << DTYPE_F16 | 1 << DTYPE_BF16 };
 
 struct trial {
     const struct build_options *options;
@@ -123,73 +121,15 @@ static enum status try_both(const struct ir_graph *graph, struct ir_graph *toget
     return STATUS_OK;
 }
 
-/* --- the judge --- */
-
-/* Looks on: a node for which the judge rules out 16 bits has nothing wider. */
-struct watch {
-    const struct tune_judge *judge;
-    const struct pass_pairs *made;
-    bool held[PASS_PAIRS_MAX]; /* of those that were made */
-};
-
-static void look_on(struct watch *w, const struct ir_graph *graph, const uint32_t *held)
-{
-    for (uint32_t i = 0; i < graph->n_nodes; i++) {
-        const struct ir_node *node = ir_node(graph, i);
-        bool is_held = node->op == IR_OP_CONV_PAIR && held[i] & HALVES;
-        for (uint32_t k = 0; is_held && k < w->made->n; k++)
-            w->held[k] = w->held[k] || !strcmp(w->made->row[k].both, node->name);
-    }
-}
-
-static enum status watch_begin(void *user, const struct ir_graph *graph, uint32_t *held,
-                               struct error *err)
-{
-    struct watch *w = user;
-    TRY(w->judge->begin(w->judge->user, graph, held, err));
-    look_on(w, graph, held);
-    return STATUS_OK;
-}
-
-static enum status watch_look(void *user, const struct ir_graph *graph,
-                              const struct tune_layer *layers, uint32_t *held, bool *again,
-                              struct error *err)
-{
-    struct watch *w = user;
-    TRY(w->judge->look(w->judge->user, graph, layers, held, again, err));
-    look_on(w, graph, held);
-    return STATUS_OK;
-}
-
-/* Tunes a graph that has such nodes, and leaves out those that the judge would have in other
- * types: *rest has the others. */
-static enum status tune_watched(struct ir_graph *graph, const struct tune_options *tune,
-                                const struct pass_pairs *made, struct tune_report *tuned,
-                                struct pass_pairs *rest, struct error *err)
-{
-    struct watch watch = {.judge = tune->judge, .made = made};
-    const struct tune_judge watching = {watch_begin, watch_look, &watch};
-    struct tune_options options = *tune;
-    if (tune->judge)
-        options.judge = &watching;
-    TRY(tune_graph(graph, &options, tuned, err));
-    rest->n = 0;
-    for (uint32_t i = 0; i < made->n; i++)
-        if (!watch.held[i])
-            rest->row[rest->n++] = made->row[i];
-        else
-            log_write(tune->log, LOG_INFO, "%s: two nodes again, held back in FP32",
-                      made->row[i].both);
-    return STATUS_OK;
-}
-
 /* --- the graph that is kept --- */
 
-/* A graph with such nodes, tuned; NULL: there are none. rest: those that the judge leaves as they
- * are. */
+/* A graph with such nodes; NULL: there are none. */
 struct last {
     struct ir_graph *graph;
-    struct pass_pairs made, rest;
+    struct pass_pairs made;
+    bool held[PASS_PAIRS_MAX]; /* of those that were made */
+    struct pass_pairs rest;    /* those that are not held back */
+    struct build_watch watch;
 };
 
 static void last_cleanup(struct last *l)
@@ -197,61 +137,74 @@ static void last_cleanup(struct last *l)
     ir_graph_free(l->graph);
 }
 
-/* Leaves out of the graph the pairs that the judge holds back from the start, as it has done in
- * another profile: a graph with them would be tuned and compared for nothing. */
-static enum status leave_held(const struct ir_graph *graph, const struct trial *trial,
-                              const struct tune_options *tune, struct last *last, struct error *err)
+static void note_held(void *user, const struct ir_node *node)
 {
-    struct watch watch = {.judge = tune->judge, .made = &last->made};
-    struct pass_pairs rest = {.n = 0};
-    struct trial fewer = *trial;
-    CLEANUP(cleanup_free) uint32_t *held = calloc((size_t)last->graph->n_nodes + 1, sizeof(*held));
-    if (!held)
-        return error_no_memory(err, "the builder");
-    TRY(watch_begin(&watch, last->graph, held, err));
-    for (uint32_t i = 0; i < last->made.n; i++)
-        if (!watch.held[i])
-            rest.row[rest.n++] = last->made.row[i];
-    if (rest.n == last->made.n)
-        return STATUS_OK;
-    CLEANUP(ir_graph_cleanup) UNUSED struct ir_graph *names = STEAL(last->graph); /* of `rest` */
-    fewer.only = &rest;
-    return join(graph, &fewer, tune->log, &last->made, &last->graph, err);
+    struct last *l = user;
+    for (uint32_t i = 0; i < l->made.n; i++)
+        l->held[i] = l->held[i] || !strcmp(l->made.row[i].both, node->name);
 }
 
+static void list_rest(struct last *l, const struct log_sink *log)
+{
+    l->rest.n = 0;
+    for (uint32_t i = 0; i < l->made.n; i++)
+        if (!l->held[i])
+            l->rest.row[l->rest.n++] = l->made.row[i];
+        else
+            log_write(log, LOG_INFO, "%s: two nodes again, since it is held back from 16 bits",
+                      l->made.row[i].both);
+}
+
+/* Asks what is held back from the start, as it is if it was in another profile: to tune a graph
+ * with such a pair is for nothing. */
+static enum status ask_before(struct last *l, struct error *err)
+{
+    CLEANUP(cleanup_free) uint32_t *held = calloc((size_t)l->graph->n_nodes + 1, sizeof(*held));
+    const struct tune_judge *judge = &l->watch.judge;
+    return held ? judge->begin(judge->user, l->graph, held, err)
+                : error_no_memory(err, "the builder");
+}
+
+/* Joins the pairs that the trial allows, and tunes. */
 static enum status join_last(const struct ir_graph *graph, struct trial *trial,
                              const struct tune_options *tune, struct tune_report *tuned,
                              struct last *last, struct error *err)
 {
+    struct tune_options options = *tune;
+    *last = (struct last){0};
     TRY(join(graph, trial, tune->log, &last->made, &last->graph, err));
-    if (last->graph && tune->judge)
-        TRY(leave_held(graph, trial, tune, last, err));
-    return last->graph ? tune_watched(last->graph, tune, &last->made, tuned, &last->rest, err)
-                       : STATUS_OK;
+    if (last->graph && tune->judge) {
+        build_watch_init(&last->watch, tune->judge, IR_OP_CONV_PAIR, note_held, last);
+        options.judge = &last->watch.judge;
+        TRY(ask_before(last, err));
+    }
+    if (last->graph && !last->watch.ended)
+        TRY(tune_graph(last->graph, &options, tuned, err));
+    list_rest(last, tune->log);
+    return STATUS_OK;
 }
 
-/* Tunes the graph with the pairs that the trial allows; once more with those that the judge has not
- * held back, if there are any; and without any, if it holds back one of these, too. */
+/* Tunes the graph with the pairs that the trial allows, and again with those that the judge does
+ * not hold back, until it holds none back. */
 static enum status tune_last(struct ir_graph *graph, struct trial *trial,
                              const struct tune_options *tune, struct build_report *report,
                              struct tune_report *tuned, struct ir_graph **joined, struct error *err)
 {
-    CLEANUP(last_cleanup) struct last first = {0}, again = {0};
-    struct last *kept = &first;
-    TRY(join_last(graph, trial, tune, tuned, &first, err));
-    if (first.graph && first.rest.n > 0 && first.rest.n < first.made.n) {
-        struct trial fewer = *trial;
-        fewer.only = &first.rest;
-        kept = &again;
-        TRY(join_last(graph, &fewer, tune, tuned, &again, err));
+    CLEANUP(last_cleanup) struct last kept = {0};
+    struct trial next = *trial;
+    TRY(join_last(graph, &next, tune, tuned, &kept, err));
+    while (kept.graph && kept.watch.ended) {
+        CLEANUP(last_cleanup) struct last before = kept; /* has the names of `rest` */
+        kept = (struct last){0};
+        next.only = &before.rest;
+        if (before.rest.n)
+            TRY(join_last(graph, &next, tune, tuned, &kept, err));
     }
-    bool whole = kept->graph && kept->rest.n == kept->made.n;
-    if (!whole)
+    if (!kept.graph)
         TRY(tune_graph(graph, tune, tuned, err));
-    uint32_t n = whole ? kept->made.n : 0;
-    report->passes[PASS_NUMBER_fuse_pair] = (struct pass_tally){n, (int32_t)n};
-    report->fused -= n;
-    *joined = whole ? STEAL(kept->graph) : NULL;
+    report->passes[PASS_NUMBER_fuse_pair] = (struct pass_tally){kept.made.n, (int32_t)kept.made.n};
+    report->fused -= kept.made.n;
+    *joined = STEAL(kept.graph);
     return STATUS_OK;
 }
 

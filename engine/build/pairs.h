@@ -6,8 +6,7 @@
  * Both graphs are tuned without the judge, one with all such nodes and one with none. A node that
  * takes longer than its two parts is left out; the graph with the others is tuned once more, with
  * times from the cache and with the judge. What the judge holds back in FP32, which no kernel for
- * such nodes has, is left out, too; if it then holds back another one, there are none. Without
- * timing, sizes decide.
+ * such nodes has, is left out, too (watch.h). Without timing, sizes decide.
  */
 #ifndef INFERD_ENGINE_BUILD_PAIRS_H
 #define INFERD_ENGINE_BUILD_PAIRS_H

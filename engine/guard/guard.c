@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "engine/guard/internal.h"
 
@@ -35,10 +36,10 @@ struct guard {
     struct tune_judge judge;
     struct arena *names; /* of the layers that are held back */
     struct guard_report report;
-    struct guard_layer *held;               /* the report's */
-    struct held *held_at;                   /* beside it */
-    uint32_t n_held, held_cap, held_before; /* held_before: n_held as the profile began */
-    struct guard_layer *best;               /* the report's layers */
+    struct guard_layer *held;          /* the report's */
+    struct held *held_at;              /* beside it */
+    uint32_t n_held, held_cap, n_told; /* n_told: of those held, what the log has */
+    struct guard_layer *best;          /* the report's layers */
     struct arena *best_names;
     /* Of the profile at hand: */
     struct arena *memory;
@@ -49,9 +50,11 @@ struct guard {
     uint32_t round, batch;
     struct guard_output outputs[IR_MAX_IO];
     uint32_t samples;
-    double whole; /* the error of the whole model */
-    double lost;  /* of what was held back by shares: what it saved */
-    bool costly;  /* the bound would cost more than options.most_loss */
+    struct walk_times times; /* of the last comparison */
+    uint64_t took;           /* by it, in nanoseconds */
+    double whole;            /* the error of the whole model */
+    double lost;             /* of what was held back by shares: what it saved */
+    bool costly;             /* the bound would cost more than options.most_loss */
 };
 
 static enum status no_memory(struct error *err)
@@ -75,7 +78,6 @@ static enum status begin_profile(struct guard *g, const struct ir_graph *graph, 
     g->round = 0;
     g->lost = 0;
     g->costly = false;
-    g->held_before = g->n_held;
     return g->now && g->asked && g->rows ? STATUS_OK : no_memory(err);
 }
 
@@ -137,6 +139,22 @@ static void note_layer(struct guard *g, const struct ir_graph *graph, uint32_t n
     };
 }
 
+/* Estimates what types save where nothing wider was timed, which may well be because there is
+ * nothing: as much of their time as the others save. */
+static void guess_gains(struct guard *g, const struct ir_graph *graph,
+                        const struct tune_layer *layers)
+{
+    double saved = 0, taken = 0;
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (layers[i].types && layers[i].wide_ns) {
+            saved += MAX(g->now[i].gain_ns, 0);
+            taken += (double)layers[i].ns;
+        }
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (layers[i].types && !layers[i].wide_ns)
+            g->now[i].gain_ns = (double)layers[i].ns * (taken > 0 ? saved / taken : 1);
+}
+
 static enum status measure(struct guard *g, const struct ir_graph *graph,
                            const struct tune_layer *layers, struct error *err)
 {
@@ -151,7 +169,10 @@ static enum status measure(struct guard *g, const struct ir_graph *graph,
         .rows = g->rows,
         .outputs = g->outputs,
     };
+    uint64_t start = clock_now_ns();
     TRY(walk_graph(&walk, err));
+    g->took = clock_now_ns() - start;
+    g->times = walk.times;
     g->samples = walk.samples;
     g->whole = 0;
     for (uint32_t i = 0; i < graph->n_outputs; i++)
@@ -159,6 +180,7 @@ static enum status measure(struct guard *g, const struct ir_graph *graph,
     for (uint32_t i = 0; i < graph->n_nodes; i++)
         if (layers[i].types)
             note_layer(g, graph, i, &layers[i]);
+    guess_gains(g, graph, layers);
     return STATUS_OK;
 }
 
@@ -224,12 +246,12 @@ static enum status remember(struct guard *g, uint32_t node, uint32_t types, stru
 static void forget_stuck(struct guard *g, const struct ir_graph *graph,
                          const struct tune_layer *layers)
 {
-    uint32_t n = 0, before = g->held_before;
+    uint32_t n = 0, before = g->n_told;
     for (uint32_t i = 0; i < g->n_held; i++) {
         uint32_t node = find_node(graph, g->held_at[i].node, &g->held[i]);
         if (node < graph->n_nodes && layers[node].types & g->held_at[i].types) {
             g->now[node].held = false;
-            g->held_before -= i < before;
+            g->n_told -= i < before;
             continue;
         }
         g->held_at[n] = g->held_at[i];
@@ -420,12 +442,28 @@ static enum status hold_back(struct holder *h, struct error *err)
 
 /* --- telling --- */
 
-static void tell_held(const struct guard *g)
+static double seconds(uint64_t ns)
+{
+    return (double)ns / NS_PER_S;
+}
+
+static void tell_round(const struct guard *g, uint32_t held)
+{
+    const uint64_t *ns = g->times.ns;
+    log_write(g->options.log, LOG_INFO,
+              "comparison %u with fp32: error %.3g, %u more layer%s held back; %.1f s: fp32 %.1f, "
+              "preparing layers %.1f, moving values %.1f, running %.1f",
+              g->round + 1, g->whole, held, held == 1 ? " is" : "s are", seconds(g->took),
+              seconds(ns[WALK_WIDE]), seconds(ns[WALK_PREPARE]), seconds(ns[WALK_MOVE]),
+              seconds(ns[WALK_RUN]));
+}
+
+static void tell_held(struct guard *g)
 {
     char line[1024] = "";
     size_t used = 0;
-    uint32_t n = g->n_held - g->held_before;
-    for (uint32_t i = g->held_before; i < g->n_held && i < g->held_before + NAMED_MAX; i++) {
+    uint32_t n = g->n_held - g->n_told;
+    for (uint32_t i = g->n_told; i < g->n_held && i < g->n_told + NAMED_MAX; i++) {
         const struct guard_layer *l = &g->held[i];
         char error[32] = "not finite";
         if (isfinite(l->error))
@@ -440,6 +478,7 @@ static void tell_held(const struct guard *g)
                   n, n == 1 ? " is" : "s are", g->options.bound,
                   g->options.source ? "the data" : "random numbers (give --data)", line,
                   n > NAMED_MAX ? ", ..." : "");
+    g->n_told = g->n_held;
 }
 
 static void tell_beyond(const struct guard *g)
@@ -602,6 +641,7 @@ static enum status look(void *user, const struct ir_graph *graph, const struct t
         return error_copy(err, &why);
     forget_stuck(g, graph, layers);
     TRY(hold_back(&h, err));
+    tell_round(g, h.n);
     g->round++;
     *again = h.n > 0;
     return *again ? STATUS_OK : accept(g, graph, true, err);

@@ -71,7 +71,7 @@ struct guard_layer {
     enum dtype type; /* the shortest type that it was last measured in */
     double error;    /* its own; INFINITY: not finite where fp32 is */
     double carried;  /* of its output in the whole model */
-    double gain_ns;  /* what the type saves beside fp32; 0: not known */
+    double gain_ns;  /* what the type saves beside fp32; estimated where fp32 was not timed */
     bool held;       /* it was to run in this type, and does not */
 };
 

@@ -86,6 +86,19 @@ struct layer_memory {
 
 enum { LAYER_SPARES = 16 };
 
+/* Where the time of a comparison goes. */
+enum walk_part {
+    WALK_WIDE,    /* fp32's values; the other parts are without what these take */
+    WALK_PREPARE, /* layers, with their constants */
+    WALK_MOVE,    /* values to and from devices, and into other types and layouts */
+    WALK_RUN,     /* kernels */
+    WALK_PARTS_
+};
+
+struct walk_times {
+    uint64_t ns[WALK_PARTS_];
+};
+
 /* A device with a stream, or one that is not open yet. */
 struct layer_machine {
     struct device *device;
@@ -96,6 +109,7 @@ struct layer_machine {
     struct layer_memory spare[LAYER_SPARES];
     uint32_t n_spare;
     size_t spare_bytes;
+    struct walk_times *times; /* to add to; may be NULL */
 };
 void layer_machine_close(struct layer_machine *machine);
 
@@ -143,6 +157,7 @@ struct walk {
     struct walk_row *rows;        /* by node; out */
     uint32_t samples;             /* out */
     struct guard_output *outputs; /* by output; out */
+    struct walk_times times;      /* out */
 };
 
 /* INVALID_ARGUMENT, and others: the model does not run on such inputs. */

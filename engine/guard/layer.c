@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "engine/guard/internal.h"
 #include "engine/tune/internal.h"
 
@@ -81,7 +82,16 @@ void layer_machine_close(struct layer_machine *m)
         m->device->backend->event_free(m->done);
     if (m->stream)
         m->device->backend->stream_free(m->stream);
-    *m = (struct layer_machine){.device = m->device};
+    *m = (struct layer_machine){.device = m->device, .times = m->times};
+}
+
+/* Counts the time since *since, which becomes now. */
+static void count_time(struct layer_machine *m, enum walk_part part, uint64_t *since)
+{
+    uint64_t now = clock_now_ns();
+    if (m->times)
+        m->times->ns[part] += now - *since;
+    *since = now;
 }
 
 /* Room for a tensor on its way to or from the device. */
@@ -329,6 +339,7 @@ static enum status run_once(struct layer *l, const struct ir_node *original,
 {
     const struct backend *backend = l->machine->device->backend;
     void *in[IR_MAX_INPUTS], *out[IR_MAX_OUTPUTS];
+    uint64_t since = clock_now_ns();
     for (uint32_t i = 0; i < l->node->n_inputs; i++) {
         const struct ir_tensor *t = input_of(l, i);
         bool direct = t && is_direct(l, t);
@@ -338,11 +349,14 @@ static enum status run_once(struct layer *l, const struct ir_node *original,
     }
     for (uint32_t i = 0; i < l->node->n_outputs; i++)
         out[i] = l->outputs[i].at ? l->outputs[i].at : run->to[i];
+    count_time(l->machine, WALK_MOVE, &since);
     TRY(backend->op_launch(l->op, l->machine->stream, in, out, l->workspace.at, err));
     TRY(settle(l->machine, err));
+    count_time(l->machine, WALK_RUN, &since);
     for (uint32_t i = 0; i < l->node->n_outputs; i++)
         if (l->outputs[i].at)
             TRY(take_output(l, i, run->to[i], err));
+    count_time(l->machine, WALK_MOVE, &since);
     return STATUS_OK;
 }
 
@@ -351,7 +365,9 @@ enum status layer_run(struct layer_machine *machine, const struct ir_graph *grap
                       struct layer_run *runs, uint32_t n, struct error *err)
 {
     CLEANUP(layer_cleanup) struct layer *layer = NULL;
+    uint64_t since = clock_now_ns();
     TRY(layer_new(machine, graph, node, tactic, compile, &layer, err));
+    count_time(machine, WALK_PREPARE, &since);
     for (uint32_t i = 0; i < n; i++)
         TRY(layer->renames ? rename_once(layer, node, &runs[i], err)
                            : run_once(layer, node, &runs[i], err));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "engine/guard/internal.h"
 #include "kernels/cpu/number.h"
@@ -74,7 +75,8 @@ static struct layer_machine *machine_of(struct state *s, struct device *device)
     while (i < s->n_machines && s->machines[i].device != device)
         i++;
     if (i == s->n_machines)
-        s->machines[s->n_machines++] = (struct layer_machine){.device = device};
+        s->machines[s->n_machines++] =
+            (struct layer_machine){.device = device, .times = &s->walk->times};
     return &s->machines[i];
 }
 
@@ -228,11 +230,15 @@ static enum status run_wide(struct state *s, const struct ir_node *node, struct 
     CLEANUP(runs_deinit) struct runs runs = {0};
     if (is_kept(s, node))
         return STATUS_OK;
+    struct walk_times before = s->walk->times;
+    uint64_t start = clock_now_ns();
     if (!new_runs(s, node, &s->wide, runs.list))
         return no_memory(err);
     TRY(layer_run_wide(machine_of(s, s->walk->host ? s->walk->host : device), s->graph, node,
                        runs.list, s->n_sets, err));
     give_wide(s, node, runs.list);
+    s->walk->times = before;
+    s->walk->times.ns[WALK_WIDE] += clock_now_ns() - start;
     return STATUS_OK;
 }
 
