@@ -3,11 +3,11 @@
 """inferd beside PyTorch on one device, from torch's own exports: torch_compare.py [options]
 
 For each model: our time for each batch (plans tuned, and as they are without tuning) beside PyTorch
-eager and torch.compile in its default mode; all are fp16 and give fp16, PyTorch's channels last and
-under a CUDA graph, inputs resident. Beside that the error of ours and of PyTorch's fp16 beside its
-fp32 (max |d| / max |y|). A process a model (torch_measure.py); the table and the JSON in --out are
-written anew after each, and the run ends after --minutes with what there is. `--device cpu --small`
-tries all of it without a GPU."""
+eager and torch.compile (--mode says which one); all are fp16 and give fp16, PyTorch's channels last
+and under a CUDA graph, inputs resident. Beside that the error of ours and of PyTorch's fp16 beside
+its fp32 (max |d| / max |y|). A process a model (torch_measure.py); the table and the JSON in --out
+are written anew after each, and the run ends after --minutes with what there is. `--device cpu
+--small` tries all of it without a GPU."""
 import argparse
 import concurrent.futures
 import json
@@ -33,7 +33,7 @@ def environment(args):
     work = pathlib.Path(args.work).resolve()
     # of a process: exports and compilations of some run side by side
     threads = str(max(2, len(os.sched_getaffinity(0)) // args.jobs))
-    return {**os.environ, "OMP_NUM_THREADS": threads, "TORCHINDUCTOR_COMPILE_THREADS": threads,
+    return {"TORCHINDUCTOR_COMPILE_THREADS": threads, **os.environ, "OMP_NUM_THREADS": threads,
             "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
             "TRITON_CACHE_DIR": str(work / "triton"), "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false"}
@@ -170,7 +170,8 @@ def layers_of(row):
 def report(rows, args):
     batches = " / ".join(map(str, args.batches))
     peers = [*args.plans, "eager", "compile"]
-    head = ["model", *(f"{KINDS[kind]}, B = {batches}" for kind in peers),
+    names = {**KINDS, "compile": f"torch.compile ({args.mode})"}
+    head = ["model", *(f"{names[kind]}, B = {batches}" for kind in peers),
             *(f"better peer / {kind}" for kind in args.plans), "error: ours / torch's",
             "CPU segments (layers)"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]

@@ -21,6 +21,8 @@ import torch_export
 import torch_models
 
 TOP_LAYERS = 10
+# of torch.compile, by --mode; the graph is captured here, so that all are timed in one way
+MODES = {"default": None, "max-autotune": "max-autotune-no-cudagraphs"}
 
 
 class Lock:
@@ -235,7 +237,7 @@ class Measure:
     def compile(self, made, feeds):
         """Compiles for each batch without the lock, but for what Triton tunes; then times."""
         lock_tuning(self.lock)
-        compiled = torch.compile(made, dynamic=False)
+        compiled = torch.compile(made, dynamic=False, mode=MODES[self.args.mode])
         for batch in self.args.batches:
             compiled(*self.torch.resident(feeds[batch], True))
         with self.lock:
@@ -243,13 +245,17 @@ class Measure:
 
 
 def lock_tuning(lock):
-    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
-    tune = CachingAutotuner.autotune_to_one_config
+    """Each kernel that torch.compile times is timed alone."""
+    from torch._inductor.runtime import benchmarking
 
-    def alone(self, *args, **kwargs):
-        with lock:
-            return tune(self, *args, **kwargs)
-    CachingAutotuner.autotune_to_one_config = alone
+    def alone(time_kernel):
+        def locked(*args, **kwargs):
+            with lock:
+                return time_kernel(*args, **kwargs)
+        return locked
+    for kind in (benchmarking.TritonBenchmarker, benchmarking.InductorBenchmarker):
+        if "benchmark_gpu" in vars(kind):
+            kind.benchmark_gpu = alone(kind.benchmark_gpu)
 
 
 def numbers(text):
@@ -268,6 +274,7 @@ def add_options(parser):
     parser.add_argument("--spelling", choices=torch_export.SPELLINGS, default="ts17")
     parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--mode", choices=MODES, default="default", help="of torch.compile")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--build-extra", type=str.split, default=[], help="passed on to the build")
 
