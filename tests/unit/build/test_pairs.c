@@ -54,13 +54,20 @@ static enum status dislike(void *user UNUSED, const struct ir_graph *graph, uint
 }
 
 static uint32_t looks;
+static const char *found[2]; /* what looks find to hold back: the first, the second; or NULL */
 
-static enum status look(void *user UNUSED, const struct ir_graph *graph UNUSED,
-                        const struct tune_layer *layers UNUSED, uint32_t *held UNUSED, bool *again,
+/* A judge that holds back goes on until there is nothing more to hold back. */
+static enum status look(void *user UNUSED, const struct ir_graph *graph,
+                        const struct tune_layer *layers UNUSED, uint32_t *held, bool *again,
                         struct error *err UNUSED)
 {
+    const char *name = looks < ARRAY_LEN(found) ? found[looks] : NULL;
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (name && !strcmp(ir_node(graph, i)->name, name)) {
+            held[i] = 1U << DTYPE_F16;
+            *again = true;
+        }
     looks++;
-    *again = false;
     return STATUS_OK;
 }
 
@@ -212,6 +219,35 @@ static void held_back_apart(void **state)
     engine_device_close(device);
 }
 
+/* Each comparison may be of an assignment that has more of them, so it is the last for these. */
+static void found_and_apart(void **state)
+{
+    (void)state;
+    struct device *device = mock_simulate();
+    char names[64];
+    mock_add_features(device, BACKEND_PAIRS);
+    mock_script(device)->cost = cost;
+    first_pair = second_pair = 500;
+    static const struct {
+        const char *found[2], *pairs;
+        uint32_t looks;
+    } rows[] = {
+        {{"a + c"}, "d + f;", 2},
+        {{"a + c", "d + f"}, "", 3},
+        {{"b"}, "a + c;d + f;", 2},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        memcpy(found, rows[i].found, sizeof(found));
+        looks = 0;
+        struct built b = build(device, true, true, PRECISION_F16);
+        assert_string_equal(pairs_of(&b, names), rows[i].pairs);
+        assert_int_equal(looks, rows[i].looks);
+        built_free(&b);
+    }
+    memset(found, 0, sizeof(found));
+    engine_device_close(device);
+}
+
 /* What an operator rules out is not made, and the build goes on. */
 static void pinned_apart(void **state)
 {
@@ -249,6 +285,7 @@ int main(void)
         cmocka_unit_test(each_where_it_is_faster),
         cmocka_unit_test(not_asked_for),
         cmocka_unit_test(held_back_apart),
+        cmocka_unit_test(found_and_apart),
         cmocka_unit_test(pinned_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -290,17 +290,21 @@ static void norms_of_padding_stay_in_fp32(void **state UNUSED)
     ir_graph_free(g);
 }
 
-/* Layers that lose about the same. */
-static struct ir_graph *alike(int n)
+/* Adds layers that lose about the same, behind x; gives what the last one makes. */
+static uint32_t add_alike(struct ir_graph *g, uint32_t x, int n)
 {
-    struct ir_graph *g = ir_graph_new();
-    uint32_t x = net_input(g, (int64_t[]){4, 32, 0});
     for (int i = 0; i < n; i++) {
         char name[24];
         snprintf(name, sizeof(name), "layer %d", i);
         x = binary(g, name, IR_BINARY_MUL, x, scalar(g, 1.1F + (float)(i % 10) / 97));
     }
-    net_output(g, x);
+    return x;
+}
+
+static struct ir_graph *alike(int n)
+{
+    struct ir_graph *g = ir_graph_new();
+    net_output(g, add_alike(g, net_input(g, (int64_t[]){4, 32, 0}), n));
     return g;
 }
 
@@ -336,6 +340,30 @@ static void no_more_is_lost_than_the_bound_is_worth(void **state UNUSED)
         guard_free(guard);
         guard = NULL;
     }
+}
+
+static uint64_t unary_is_slow(const struct ir_graph *graph, const struct ir_node *node,
+                              const struct tactic *tactic)
+{
+    return node->op == IR_OP_UNARY ? 100000 : mock_cost(graph, node, tactic);
+}
+
+/* What only a host would run wider was not timed so: that is no reason to give it up first. */
+static void what_was_not_timed_is_not_cheap(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    struct device *cpu = net_device(); /* fp32's values need a kernel */
+    uint32_t x = unary(g, "short", IR_UNARY_TANH, net_input(g, (int64_t[]){4, 32, 0}));
+    net_output(g, add_alike(g, x, 10));
+    mock_script(device)->no_wide_op = IR_OP_UNARY;
+    mock_script(device)->cost = unary_is_slow;
+    open_guard(cpu, 5.5e-4, NULL);
+    tune_beside(g, PRECISION_F16, cpu);
+    assert_true(report.n_held > 0);
+    assert_null(held("short"));
+    assert_false(report.beyond);
+    ir_graph_free(g);
+    engine_device_close(cpu);
 }
 
 /* Nor does a small loss that is allowed keep a layer that is wrong by itself, or not finite. */
@@ -702,6 +730,7 @@ int main(void)
         TEST(norms_of_padding_stay_in_fp32),
         TEST(the_whole_is_held_within_the_bound),
         TEST(no_more_is_lost_than_the_bound_is_worth),
+        TEST(what_was_not_timed_is_not_cheap),
         TEST(what_is_wrong_by_itself_is_held_at_any_loss),
         TEST(a_bound_that_nothing_meets_gives_fp32),
         TEST(without_a_bound_it_only_measures),

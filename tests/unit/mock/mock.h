@@ -87,7 +87,8 @@ struct mock_script {
     const char *quick; /* of no kin, if the name contains this; NULL: none is */
     /* Called by each thread that compiles, before it does; NULL: nothing. */
     void (*compiling)(struct device *device, const struct tactic *tactic);
-    bool no_wide; /* nodes that have candidates in 16 bits have no others */
+    bool no_wide;          /* nodes that have candidates in 16 bits have no others, */
+    enum ir_op no_wide_op; /* or nodes of this op have none; NONE: no op */
 };
 
 /* A simulated device. All that it gave out must be back when engine_device_close is called. */

@@ -135,7 +135,7 @@ enum status mock_candidates(struct device *device, const struct ir_graph *graph,
         return STATUS_OK;
     if (precision >= PRECISION_F16 && has_f32(graph, node)) {
         types[0] = precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F16;
-        if (!mock_of(device)->script.no_wide || node->op == IR_OP_REFORMAT)
+        if (node->op == IR_OP_REFORMAT || !(o.script->no_wide || node->op == o.script->no_wide_op))
             types[n++] = DTYPE_F32;
     }
     enum status st = STATUS_OK;
