@@ -23,6 +23,7 @@ static const uint64_t many_bytes = (uint64_t)16 << 30;
 
 #define MARGIN      0.9  /* what is held back should be enough */
 #define MODELS_OWN  1e-3 /* an error that is far below what rounding to 8 bits costs */
+#define HEAVY_SAVES 7.0  /* times what it takes */
 #define LEAST_RATIO 0.4  /* by which a round makes the model's error smaller at most */
 
 /* A layer that is held back. */
@@ -139,8 +140,8 @@ static void note_layer(struct guard *g, const struct ir_graph *graph, uint32_t n
     };
 }
 
-/* Estimates what types save where nothing wider was timed, which may well be because there is
- * nothing: as much of their time as the others save. */
+/* Estimates what types save where nothing wider was timed: as much of their time as the others
+ * save, and of heavy work what tensor cores save beside none (as the tuner's guesses do). */
 static void guess_gains(struct guard *g, const struct ir_graph *graph,
                         const struct tune_layer *layers)
 {
@@ -150,9 +151,12 @@ static void guess_gains(struct guard *g, const struct ir_graph *graph,
             saved += MAX(g->now[i].gain_ns, 0);
             taken += (double)layers[i].ns;
         }
+    double part = taken > 0 ? saved / taken : 1;
     for (uint32_t i = 0; i < graph->n_nodes; i++)
-        if (layers[i].types && !layers[i].wide_ns)
-            g->now[i].gain_ns = (double)layers[i].ns * (taken > 0 ? saved / taken : 1);
+        if (layers[i].types && !layers[i].wide_ns) {
+            bool heavy = ir_op_has(ir_node(graph, i)->op, IR_TRAIT_HEAVY);
+            g->now[i].gain_ns = (double)layers[i].ns * (heavy ? MAX(part, HEAVY_SAVES) : part);
+        }
 }
 
 static enum status measure(struct guard *g, const struct ir_graph *graph,

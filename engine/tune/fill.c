@@ -54,6 +54,12 @@ static uint64_t written_bytes(const struct ir_graph *sample)
     return bytes;
 }
 
+/* Where the option is among those that the device offered with it: the best ones come first. */
+static uint32_t rank_of(const struct tune_entry *e, uint32_t option)
+{
+    return e->widened && option >= e->widened_at ? option - e->widened_at : option;
+}
+
 /* Stands in for a time: assumes that the device moves five bytes in a nanosecond, that later
  * candidates are a little slower than earlier ones, and that heavy work is much slower in fp32 than
  * in a shorter type where there is a choice. This is good enough to keep one layout and the
@@ -71,7 +77,7 @@ static uint64_t guess(const struct tune_entry *e, uint32_t option)
         low = low || tune_type(e->sample, e->options[i].tactic);
     if (heavy && low && !tune_type(e->sample, tactic))
         moved *= 8;
-    return moved + constants + option * step;
+    return moved + constants + rank_of(e, option) * step;
 }
 
 /* What the backend expects; a guess, if it expects nothing. */
@@ -81,7 +87,7 @@ static uint64_t estimate(const struct tune_entry *e, uint32_t option)
     const struct tactic *tactic = e->options[option].tactic;
     uint64_t ns = 0;
     if (backend->cost)
-        ns = backend->cost(e->device, e->sample, ir_node(e->sample, 0), tactic, option);
+        ns = backend->cost(e->device, e->sample, ir_node(e->sample, 0), tactic, rank_of(e, option));
     return ns ? MIN(ns, TUNE_NEVER - 1) : guess(e, option);
 }
 
@@ -414,6 +420,37 @@ enum status tune_fill_entry(struct tune_table *t, struct tune_entry *e, struct e
     return keep(t, e, err);
 }
 
+/* Compiles what was listed last, from option `first` on, and times it. */
+static enum status fill_last(struct tune_table *t, struct tune_entry *e, uint32_t first,
+                             struct error *err)
+{
+    CLEANUP(cleanup_free) struct tune_job *jobs = calloc((size_t)e->n + 1, sizeof(*jobs));
+    uint32_t n = 0;
+    if (!jobs)
+        return error_no_memory(err, "the tuner");
+    look_up(t, e);
+    for (uint32_t i = first; i < e->n; i++)
+        if (is_open(e, &e->options[i])) {
+            jobs[n] = (struct tune_job){.entry = e, .option = &e->options[i], .number = n};
+            n++;
+        }
+    TRY(tune_compile(t, jobs, n, 0, err));
+    TRY(note_jobs(t, jobs, n, err));
+    for (uint32_t i = first; i < e->n; i++) {
+        struct tune_option *o = &e->options[i];
+        if (!is_open(e, o))
+            continue;
+        tune_table_report(t)->timed++;
+        for (uint32_t round = 0; round < 2 && (round == 0 || !tune_believed(o)); round++)
+            TRY(run_option(t, e, o, err));
+        tune_table_report(t)->disturbed += !tune_believed(o);
+        if (tune_believed(o))
+            TRY(remember(t, e, o, err));
+    }
+    tune_table_progress(t, e, e->n - first);
+    return STATUS_OK;
+}
+
 enum status tune_fill_without(struct tune_table *t, struct tune_entry *e, uint32_t held,
                               struct error *err)
 {
@@ -430,6 +467,13 @@ enum status tune_fill_without(struct tune_table *t, struct tune_entry *e, uint32
             return o->ran && tune_believed(o) ? remember(t, e, o, err) : STATUS_OK;
     }
     return STATUS_OK;
+}
+
+enum status tune_fill_wide(struct tune_table *t, struct tune_entry *e, struct error *err)
+{
+    bool before = e->widened;
+    TRY(tune_table_widen(t, e, err));
+    return e->widened && !before ? fill_last(t, e, e->widened_at, err) : STATUS_OK;
 }
 
 /* A disturbance lasts longer than the samples of one candidate, so candidates that came close to

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Types that a judge has ruled out for a node (struct tune_judge). If the device has no tactic for
- * the node without them, the host runs it; if there is none either, the node keeps its types, since
- * a plan that is less exact is worth more than none. The judge will see that and say so.
+ * Types that a judge has ruled out for a node (struct tune_judge). Some backends offer only slow
+ * tactics without them, or none, where they may offer shorter ones: of heavy work they are asked
+ * again, for what they have in fp32 alone. If the device has no tactic for the node even then, the
+ * host runs it; if there is none either, the node keeps its types, since a plan that is less exact
+ * is worth more than none. The judge will see that and say so.
  */
 #include "base/compiler.h"
 #include "engine/tune/internal.h"
@@ -41,9 +43,14 @@ static bool is_possible(const struct tune_site *site, uint32_t held)
 enum status tune_held_ensure(struct tune_table *table, const struct ir_graph *graph, uint32_t node,
                              struct tune_site *site, uint32_t *held, struct error *err)
 {
-    if (is_possible(site, *held))
-        return STATUS_OK;
-    TRY(tune_fill_without(table, site->entry, *held, err));
+    bool heavy = ir_op_has(ir_node(graph, node)->op, IR_TRAIT_HEAVY), possible;
+    possible = is_possible(site, *held);
+    if (!possible) {
+        TRY(tune_fill_without(table, site->entry, *held, err));
+        possible = is_possible(site, *held);
+    }
+    if (heavy || !possible)
+        TRY(tune_fill_wide(table, site->entry, err));
     if (is_possible(site, *held))
         return STATUS_OK;
     TRY(tune_sites_host(table, graph, ir_node(graph, node), site, err));

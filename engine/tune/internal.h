@@ -152,6 +152,8 @@ struct tune_entry {
     uint32_t uses;         /* nodes of the graph with this key */
     uint64_t least_beyond; /* the smallest workspace that was too large; 0: none was */
     bool asked;            /* the backend, for candidates */
+    bool widened;          /* it was asked for those in fp32 alone, too, */
+    uint32_t widened_at;   /* which are from here on */
     bool filled;           /* each option has a time, or TUNE_NEVER */
 };
 
@@ -184,6 +186,9 @@ enum status tune_table_reformat(struct tune_table *table, const struct ir_graph 
 /* Replaces the entry's candidates by those of the host, if there is a host. */
 enum status tune_table_to_host(struct tune_table *table, struct tune_entry *entry,
                                struct error *err);
+/* Adds, once, the device's candidates in fp32, of which some backends offer none where shorter
+ * types are allowed. */
+enum status tune_table_widen(struct tune_table *table, struct tune_entry *entry, struct error *err);
 /* Entries in the order in which they came; NULL behind the last one. */
 struct tune_entry *tune_table_next(struct tune_table *table, struct tune_entry *entry);
 /* The bench of a device, which is made on first use: the options' device or their host. */
@@ -219,6 +224,8 @@ enum status tune_fill_entry(struct tune_table *table, struct tune_entry *entry, 
 /* Tries options of none of these types that had been given up, until one works. */
 enum status tune_fill_without(struct tune_table *table, struct tune_entry *entry, uint32_t held,
                               struct error *err);
+/* Gives a time to those in fp32 that the device has besides (tune_table_widen). */
+enum status tune_fill_wide(struct tune_table *table, struct tune_entry *entry, struct error *err);
 
 /* --- the tuner's own time (effort.c) --- */
 

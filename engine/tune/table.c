@@ -18,6 +18,7 @@
 enum {
     OPTIONS_MAX = 512,
     HIGH_MAX = 8, /* fp32 candidates of a heavy node that has candidates in shorter types */
+    WIDE_MAX = 8, /* those that are asked for when nothing shorter may be used */
 };
 
 #define F16_MAX 65504.0F
@@ -183,8 +184,9 @@ struct keeper {
     const struct tune_pins *pins;
     struct tune_entry *entry;
     struct limits limits;
-    bool plain;  /* only tactics that leave everything as the graph has it */
-    bool scales; /* the backend has kernels for formats with a scale */
+    uint32_t most; /* options of the entry */
+    bool plain;    /* only tactics that leave everything as the graph has it */
+    bool scales;   /* the backend has kernels for formats with a scale */
 };
 
 /* Whether the tensor can have the format that the port gives it, and the options allow that. The
@@ -211,7 +213,7 @@ static bool wanted(const struct keeper *k, const struct tactic *tactic)
     const struct tune_entry *e = k->entry;
     const struct ir_node *node = ir_node(e->sample, 0);
     const struct tactic_port *port;
-    if (e->n == OPTIONS_MAX || tactic->n_in != MIN(node->n_inputs, TACTIC_PORTS_MAX) ||
+    if (e->n >= k->most || tactic->n_in != MIN(node->n_inputs, TACTIC_PORTS_MAX) ||
         tactic->n_out != node->n_outputs)
         return false;
     for (uint32_t i = 0; i < node->n_inputs + node->n_outputs; i++) {
@@ -248,24 +250,30 @@ static enum status keep(void *user, const struct tactic *tactic, struct error *e
     return STATUS_OK;
 }
 
+static enum precision floats_of(const struct tune_table *t, const struct tune_entry *e)
+{
+    return precision_floats(tune_pins_precision(t->options->pins, e->pins, t->options->precision),
+                            t->options->device->backend);
+}
+
+/* Asks for at most `most` more. */
 static enum status ask(struct tune_table *t, struct tune_entry *e, struct device *device,
-                       struct error *err)
+                       enum precision floats, uint32_t most, struct error *err)
 {
     const struct ir_node *node = ir_node(e->sample, 0);
     const struct tune_pins *pins = t->options->pins;
     struct keeper k = {.pins = pins,
                        .entry = e,
+                       .most = e->n + most,
                        .plain = device != t->options->device,
                        .scales = device->backend->features & BACKEND_SCALES};
-    enum precision floats = precision_floats(
-        tune_pins_precision(pins, e->pins, t->options->precision), device->backend);
     if (floats != PRECISION_F32)
         k.limits = limits_of(e->sample, node);
     e->device = device;
     if (!tune_pins_backend(pins, e->pins, device->backend->name))
         return STATUS_OK;
-    enum status status = device->backend->candidates(
-        device, e->sample, node, k.plain ? PRECISION_F32 : floats, keep, &k, err);
+    enum status status =
+        device->backend->candidates(device, e->sample, node, floats, keep, &k, err);
     return status == STATUS_UNIMPLEMENTED ? STATUS_OK : status;
 }
 
@@ -295,10 +303,27 @@ enum status tune_table_to_host(struct tune_table *t, struct tune_entry *e, struc
     if (!e->filled)
         t->total -= e->n;
     e->filled = false;
+    e->widened_at = 0;
     while (e->n)
         drop_option(e, e->n - 1);
-    enum status status = ask(t, e, host, err);
+    enum status status = ask(t, e, host, PRECISION_F32, OPTIONS_MAX, err);
     t->total += e->n;
+    return status;
+}
+
+enum status tune_table_widen(struct tune_table *t, struct tune_entry *e, struct error *err)
+{
+    uint32_t before = e->n;
+    if (e->widened || e->device != t->options->device || floats_of(t, e) == PRECISION_F32 ||
+        ir_node(e->sample, 0)->op == IR_OP_REFORMAT)
+        return STATUS_OK;
+    e->widened = true;
+    e->widened_at = before;
+    enum status status = ask(t, e, e->device, PRECISION_F32, WIDE_MAX, err);
+    for (uint32_t i = before; i < e->n; i++)
+        e->options[i].wave = 0;
+    t->report->effort.listed += e->n - before;
+    t->total += e->n - before;
     return status;
 }
 
@@ -316,6 +341,8 @@ static enum status take(struct tune_table *t, struct tune_entry *e, struct error
     t->report->effort.listed += e->n;
     thin_out(e);
     t->total += e->n;
+    if (e->n == 0) /* shorter types may be all that is offered, and too short for the node */
+        TRY(tune_table_widen(t, e, err));
     return e->n ? STATUS_OK : tune_table_to_host(t, e, err);
 }
 
@@ -330,7 +357,8 @@ struct question {
 static void ask_one(void *user, uint32_t i)
 {
     struct question *q = (struct question *)user + i;
-    q->status = ask(q->table, q->entry, q->table->options->device, &q->err);
+    q->status = ask(q->table, q->entry, q->table->options->device, floats_of(q->table, q->entry),
+                    OPTIONS_MAX, &q->err);
 }
 
 enum status tune_table_ask(struct tune_table *t, struct error *err)

@@ -306,11 +306,90 @@ static void tactics_of_other_nodes(void **state)
     list_free(&list);
 }
 
+/* Whether a candidate stores all that it reads and writes as the graph does. */
+static bool has_wide(const struct list *list, const struct ir_graph *g)
+{
+    bool some = false;
+    for (uint32_t k = 0; k < list->n && !some; k++) {
+        const struct tactic *t = list->items[k];
+        const struct ir_node *node = ir_node(g, 0);
+        some = true;
+        for (uint32_t i = 0; i < t->n_in; i++)
+            some = some && (node->inputs[i] == IR_NONE || t->in[i].packed_bytes ||
+                            t->in[i].format.dtype == ir_tensor(g, node->inputs[i])->dtype);
+        for (uint32_t i = 0; i < t->n_out; i++)
+            some = some && t->out[i].format.dtype == ir_tensor(g, node->outputs[i])->dtype;
+    }
+    return some;
+}
+
+/* Fusions whose kernels have 16 bits alone: the builder takes them apart. */
+static bool is_short_alone(const struct ir_node *node)
+{
+    return node->op == IR_OP_CONV_PAIR || node->op == IR_OP_CONV_POOL;
+}
+
+/* What may not have 16 bits, for the sake of exactness, need not leave the device: where it has
+ * kernels for 16 bits, it has others for FP32, with those or if it is asked for these alone. */
+static void all_that_has_16_bits_has_fp32(void **state)
+{
+    const struct fixture *f = *state;
+    uint32_t n = 0;
+    for (const struct case_kind *kind = case_kinds; kind->name; kind++)
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            struct ir_graph *g = case_new(kind, seed);
+            struct list both = {0}, wide = {0};
+            struct error err = {0};
+            const struct ir_node *node = ir_node(g, 0);
+            bool exempt = is_short_alone(node) || node->op == IR_OP_MATMUL; /* cuBLASLt's */
+            if (backend_cuda.candidates(f->device, g, node, PRECISION_F16, keep, &both, &err) ||
+                backend_cuda.candidates(f->device, g, node, PRECISION_F32, keep, &wide, &err))
+                fail_msg("%s: %s", kind->name, err.text);
+            n += both.n > 0;
+            if (both.n && !has_wide(&both, g) && !has_wide(&wide, g) && !exempt)
+                fail_msg("%s, seed %u: nothing in FP32:\n%s", kind->name, (unsigned)seed,
+                         ir_graph_text(g));
+            list_free(&wide);
+            list_free(&both);
+            ir_graph_free(g);
+        }
+    assert_true(n > 0);
+}
+
+/* With 16 bits, a convolution is offered the slow kernel for FP32 that takes all of them; asked
+ * for FP32 alone, it is offered those of cuDNN. */
+static void convolutions_in_fp32_have_libraries(void **state)
+{
+    const struct fixture *f = *state;
+    for (int alone = 0; alone < 2; alone++) {
+        const struct case_kind *kind = case_kinds;
+        struct list list = {0};
+        uint32_t n = 0;
+        while (strcmp(kind->name, "conv") != 0)
+            kind++;
+        struct ir_graph *g = case_new(kind, 1);
+        assert_int_equal(backend_cuda.candidates(f->device, g, ir_node(g, 0),
+                                                 alone ? PRECISION_F32 : PRECISION_F16, keep, &list,
+                                                 NULL),
+                         STATUS_OK);
+        for (uint32_t k = 0; k < list.n; k++) {
+            const struct list one = {.items = {list.items[k]}, .n = 1};
+            n += has_wide(&one, g) && strncmp(list.items[k]->name, "cudnn", 5) == 0;
+        }
+        assert_int_equal(n > 0, alone);
+        list_free(&list);
+        ir_graph_free(g);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(families_by_id, fixture_make, fixture_drop),
         cmocka_unit_test_setup_teardown(tactics_of_other_nodes, fixture_make, fixture_drop),
+        cmocka_unit_test_setup_teardown(all_that_has_16_bits_has_fp32, fixture_make, fixture_drop),
+        cmocka_unit_test_setup_teardown(convolutions_in_fp32_have_libraries, fixture_make,
+                                        fixture_drop),
         cmocka_unit_test_setup_teardown(every_candidate_and_damaged_ones, fixture_make,
                                         fixture_drop),
     };

@@ -446,6 +446,46 @@ static void the_host_runs_what_the_device_can_only_do_in_short_types(void **stat
     engine_device_close(cpu);
 }
 
+/* It does so only if the device has nothing wider: here it has, if it is asked for FP32 alone. */
+static void the_device_runs_what_it_offers_in_fp32_alone(void **state UNUSED)
+{
+    mock_script(device)->no_wide = mock_script(device)->wide_apart = true;
+    mock_script(device)->wrong_node = "fc";
+    mock_script(device)->wrong_tactic = "FP16";
+    mock_script(device)->factor = 1.5F;
+    struct device *cpu = net_device();
+    struct tune_cache *cache;
+    uint32_t timed[2], listed[2];
+    assert_int_equal(tune_cache_new(device, &cache, NULL), STATUS_OK);
+    for (int again = 0; again < 2; again++) {
+        struct ir_graph *g = chain(2);
+        struct tune_report tuned = {0};
+        open_guard(cpu, 0.02, NULL);
+        const struct tune_options options = {.device = device,
+                                             .host = cpu,
+                                             .precision = PRECISION_F16,
+                                             .judge = guard_judge(guard),
+                                             .cache = cache,
+                                             .seed = 3};
+        assert_int_equal(tune_graph(g, &options, &tuned, NULL), STATUS_OK);
+        guard_read(guard, &report);
+        assert_int_equal(type_of(g, "fc"), DTYPE_F32);
+        for (uint32_t i = 0; i < g->n_nodes; i++)
+            assert_string_equal(ir_node(g, i)->tactic->backend, "mock");
+        assert_false(report.beyond);
+        timed[again] = tuned.timed;
+        listed[again] = tuned.effort.listed;
+        ir_graph_free(g);
+        guard_free(guard);
+        guard = NULL;
+    }
+    assert_true(timed[0] > 0);
+    assert_int_equal(timed[1], 0);
+    assert_int_equal(listed[1], listed[0]);
+    tune_cache_free(cache);
+    engine_device_close(cpu);
+}
+
 static void other_profiles_begin_with_what_is_held(void **state UNUSED)
 {
     mock_script(device)->wrong_node = "fc";
@@ -736,6 +776,7 @@ int main(void)
         TEST(without_a_bound_it_only_measures),
         TEST(what_has_no_other_kernel_stays_and_is_told),
         TEST(the_host_runs_what_the_device_can_only_do_in_short_types),
+        TEST(the_device_runs_what_it_offers_in_fp32_alone),
         TEST(other_profiles_begin_with_what_is_held),
         TEST(what_is_known_is_not_measured_again),
         TEST(what_is_joined_is_known_by_its_parts),

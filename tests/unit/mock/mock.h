@@ -89,6 +89,7 @@ struct mock_script {
     void (*compiling)(struct device *device, const struct tactic *tactic);
     bool no_wide;          /* nodes that have candidates in 16 bits have no others, */
     enum ir_op no_wide_op; /* or nodes of this op have none; NONE: no op */
+    bool wide_apart;       /* such have others only where 16 bits are not allowed */
 };
 
 /* A simulated device. All that it gave out must be back when engine_device_close is called. */

@@ -133,9 +133,13 @@ enum status mock_candidates(struct device *device, const struct ir_graph *graph,
     pthread_mutex_unlock(&mock_of(device)->lock);
     if (node->op == mock_of(device)->script.missing && node->op != IR_OP_NONE)
         return STATUS_OK;
+    bool no_wide =
+        node->op != IR_OP_REFORMAT && (o.script->no_wide || node->op == o.script->no_wide_op);
+    if (precision < PRECISION_F16 && no_wide && !o.script->wide_apart)
+        return STATUS_OK;
     if (precision >= PRECISION_F16 && has_f32(graph, node)) {
         types[0] = precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F16;
-        if (node->op == IR_OP_REFORMAT || !(o.script->no_wide || node->op == o.script->no_wide_op))
+        if (!no_wide)
             types[n++] = DTYPE_F32;
     }
     enum status st = STATUS_OK;
