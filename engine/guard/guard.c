@@ -54,7 +54,7 @@ struct guard {
     struct walk_times times; /* of the last comparison */
     uint64_t took;           /* by it, in nanoseconds */
     double whole;            /* the error of the whole model */
-    double lost;             /* of what was held back by shares: what it saved */
+    double first_ns;         /* of all layers, when the profile was first measured */
     bool costly;             /* the bound would cost more than options.most_loss */
 };
 
@@ -77,7 +77,7 @@ static enum status begin_profile(struct guard *g, const struct ir_graph *graph, 
     g->asked = arena_array(g->memory, nodes, sizeof(*g->asked));
     g->rows = arena_array(g->memory, nodes, sizeof(*g->rows));
     g->round = 0;
-    g->lost = 0;
+    g->first_ns = 0;
     g->costly = false;
     return g->now && g->asked && g->rows ? STATUS_OK : no_memory(err);
 }
@@ -357,8 +357,8 @@ static double share_of(const struct walk_row *row)
 struct offenders {
     struct offender *list;
     uint32_t n;
-    double share, gain; /* sums */
-    bool bytes;         /* some are in 8 bits */
+    double share; /* the sum */
+    bool bytes;   /* some are in 8 bits */
 };
 
 static enum status list_offenders(const struct holder *h, uint32_t n, struct offenders *out,
@@ -380,7 +380,6 @@ static enum status list_offenders(const struct holder *h, uint32_t n, struct off
         one->gain = MAX(g->now[one->node].gain_ns, 0) + gain / n + 1;
         one->worth = one->share / one->gain;
         o.share += one->share;
-        o.gain += one->gain;
     }
     qsort(o.list, o.n, sizeof(*o.list), by_worth);
     *out = o;
@@ -394,17 +393,27 @@ static double share_ratio(const struct guard *g)
     return ratio * ratio;
 }
 
-/* Whether the bound costs more than it may: what was held back, with what would have to be. */
-static bool is_costly(const struct guard *g, const struct offenders *o, bool all)
+static double all_ns(const struct holder *h)
 {
-    double left = o->share, lost = g->lost, most = all ? 0 : o->share * share_ratio(g);
+    double ns = 0;
+    for (uint32_t i = 0; i < h->graph->n_nodes; i++)
+        ns += (double)h->layers[i].ns;
+    return ns;
+}
+
+/* Whether the bound costs more than it may: what was held back, with what would have to be. */
+static bool is_costly(const struct holder *h, const struct offenders *o, bool all)
+{
+    const struct guard *g = h->guard;
+    double left = o->share, most = all ? 0 : o->share * share_ratio(g);
+    double lost = all_ns(h) - g->first_ns;
     if (o->bytes || !isfinite(g->whole) || g->options.most_loss >= 1)
         return false;
     for (uint32_t k = 0; k < o->n && left > most; k++) {
         left -= o->list[k].share;
-        lost += o->list[k].gain;
+        lost += MAX(g->now[o->list[k].node].gain_ns, 0);
     }
-    return lost > g->options.most_loss * (g->lost + o->gain);
+    return lost > g->options.most_loss * g->first_ns;
 }
 
 /* Holds layers back until the shares of the others are as much smaller as the square of the model's
@@ -416,7 +425,7 @@ static enum status hold_shares(struct holder *h, uint32_t n, struct error *err)
     struct offenders o = {0};
     bool last = g->round + 1 >= ROUNDS_MAX;
     TRY(list_offenders(h, n, &o, err));
-    g->costly = is_costly(g, &o, last);
+    g->costly = is_costly(h, &o, last);
     if (g->costly)
         return STATUS_OK;
     double left = o.share, most = left * MAX(share_ratio(g), LEAST_RATIO * LEAST_RATIO);
@@ -424,16 +433,17 @@ static enum status hold_shares(struct holder *h, uint32_t n, struct error *err)
     for (uint32_t k = 0; k < o.n && (left > most || k < least); k++) {
         TRY(hold(h, o.list[k].node, err));
         left -= o.list[k].share;
-        g->lost += o.list[k].gain;
     }
     return STATUS_OK;
 }
 
 static enum status hold_back(struct holder *h, struct error *err)
 {
-    const struct guard *g = h->guard;
+    struct guard *g = h->guard;
     double bound = g->options.bound;
     uint32_t n = count(h);
+    if (g->round == 0)
+        g->first_ns = all_ns(h);
     if (isinf(bound) || n == 0)
         return STATUS_OK;
     TRY(hold_above(h, bound, err));

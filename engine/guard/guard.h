@@ -12,8 +12,8 @@
  * A layer is held back if it gives NaN or infinity where fp32 is finite, or if its own error alone
  * is beyond the bound. If the whole model is beyond the bound, layers are held back by their share
  * of its error, and by the time that they save, until the other layers' shares are small enough.
- * Then the tuner assigns anew. After some rounds all that is left is held back. What 16 bits save
- * may only be given up as far as options->most_loss says.
+ * Then the tuner assigns anew. After some rounds all that is left is held back. A model
+ * in 16 bits becomes slower only as far as options->most_loss says.
  *
  * Where a node makes decisions (indices, comparisons), nearly equal numbers may fall either way. It
  * is fp32's decision that the rest of the model goes on with, and the error of what the decision
@@ -52,9 +52,9 @@ struct guard_source {
 struct guard_options {
     struct device *host; /* a CPU, or NULL: the device itself computes fp32's values */
     double bound;        /* above 0; GUARD_NO_BOUND */
-    /* The part of what 16 bits save that may be lost so that the model keeps the bound; 1: all. If
-     * more would be needed, the model stays beyond the bound, and the log says so. Layers that are
-     * beyond it by themselves, or not finite, are held back in any case. */
+    /* The part of its time by which a model of 16 bits may become slower so that it keeps the
+     * bound; 1 or more: any. If it would be more, the model stays beyond the bound, and the log
+     * says so. Layers that are beyond it by themselves, or not finite, are held back anyway. */
     double most_loss;
     const struct guard_source *source; /* NULL: random numbers (input.c) */
     uint64_t seed;
