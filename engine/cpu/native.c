@@ -24,6 +24,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_CAST] = native_chain_make,
     [IR_OP_SELECT] = native_chain_make,
     [IR_OP_GATHER] = native_gather_make,
+    [IR_OP_GATHER_ELEMENTS] = native_gather_elements_make,
     [IR_OP_RECURRENT] = native_recurrent_make,
     [IR_OP_CONV] = native_product_make,
     [IR_OP_MATMUL] = native_product_make,

@@ -49,6 +49,19 @@ static void run_concat(void *user, int64_t first, int64_t end)
     }
 }
 
+/* Rows of one number of four bytes from each of two inputs, as halves of rotated pairs are put
+ * together again. */
+static void run_pairs(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    const uint32_t *a = op->inputs[0], *b = op->inputs[1];
+    uint32_t *y = op->output;
+    for (int64_t row = first; row < end; row++) {
+        y[2 * row] = a[row];
+        y[2 * row + 1] = b[row];
+    }
+}
+
 /* The bytes of an input's run in each row, or -1: the tensor cannot have the layout. *rows: how
  * many rows there are. */
 static int64_t run_of(const struct native_op *op, const struct ir_tensor *t, uint32_t axis,
@@ -126,7 +139,9 @@ bool native_concat_make(struct native_op *op, const struct ir_graph *graph,
     c->blocks = (c->row + BLOCK_BYTES - 1) / BLOCK_BYTES;
     op->inputs_follow = true;
     op->units = rows * c->blocks;
-    op->work = run_concat;
+    bool pairs = c->inputs == 2 && !c->scaled && c->row == 8 &&
+                 run_of(op, ir_tensor(graph, node->inputs[0]), axis, &rows) == 4;
+    op->work = pairs ? run_pairs : run_concat;
     op->keep = keep_runs;
     return true;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TRANSPOSE and GATHER. A transpose that keeps rows whole copies them. Any other transpose becomes
- * a series of matrix transposes over the two dims that are dense in x and in y; its elements must
- * have four bytes.
+ * TRANSPOSE, GATHER and GATHER_ELEMENTS. A transpose that keeps rows whole copies them. Any other
+ * transpose becomes a series of matrix transposes over the two dims that are dense in x and in y;
+ * its elements must have four bytes.
  */
 #include <string.h>
 
@@ -103,14 +103,30 @@ static struct tensor_view picks_of(const struct native_op *op)
     return view;
 }
 
+/* Whether all of many indices are in range, without a branch for each. */
+static bool all_in_range(const struct native_op *op)
+{
+    const int64_t *picks = op->inputs[1];
+    int64_t least = 0, most = 0;
+    if (op->index_dtype != DTYPE_I64)
+        return false; /* the caller looks at each */
+    for (int64_t i = 0; i < op->picks; i++) {
+        least = MIN(least, picks[i]);
+        most = MAX(most, picks[i]);
+    }
+    return least >= -op->table && most < op->table;
+}
+
 static enum status check_picks(const struct native_op *op, struct error *err)
 {
     struct tensor_view picks = picks_of(op);
+    if (all_in_range(op))
+        return STATUS_OK;
     for (int64_t i = 0; i < op->picks; i++) {
         int64_t index;
         enum status status = ref_index(&picks, i, op->table, &index, err);
         if (status) {
-            error_prefix(err, "gather '%s'", op->name);
+            error_prefix(err, "%s '%s'", op->along ? "gather_elements" : "gather", op->name);
             return status;
         }
     }
@@ -164,6 +180,72 @@ bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
     op->blocks = (op->row + COPY_BYTES - 1) / COPY_BYTES;
     op->units = ref_extent(&x->shape, 0, axis) * op->picks * op->blocks;
     op->work = op->row == 4 || op->row == 8 ? copy_numbers : copy_picks;
+    op->check = check_picks;
+    return true;
+}
+
+/* --- gather_elements: each index picks a number of its own row --- */
+
+static void copy_elements(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    struct tensor_view picks = picks_of(op);
+    struct ref_walk w = op->walk;
+    ref_walk_seek(&w, first);
+    for (int64_t unit = first; unit < end; unit++) {
+        for (int64_t i = 0; i < w.row; i++) {
+            int64_t to = w.at[0] + i, index = 0;
+            if (ref_index(&picks, to, op->table, &index, NULL))
+                continue; /* as in copy_picks */
+            int64_t from = w.at[1] + i * w.step[1] + index * op->along;
+            ref_put((char *)op->output + to * op->size,
+                    (const char *)op->inputs[0] + from * op->size, (size_t)op->size);
+        }
+        ref_walk_next(&w);
+    }
+}
+
+/* Numbers of four bytes by indices of eight, with which most models come. */
+static void copy_elements_4(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    const int64_t *picks = op->inputs[1], dim = op->table, along = op->along;
+    const uint32_t *x = op->inputs[0];
+    uint32_t *y = op->output;
+    struct ref_walk w = op->walk;
+    ref_walk_seek(&w, first);
+    for (int64_t unit = first; unit < end; unit++) {
+        int64_t at = w.at[1], step = w.step[1];
+        for (int64_t to = w.at[0]; to < w.at[0] + w.row; to++, at += step) {
+            int64_t index = picks[to] + (picks[to] < 0 ? dim : 0);
+            if ((uint64_t)index < (uint64_t)dim) /* as in copy_picks */
+                y[to] = x[at + index * along];
+        }
+        ref_walk_next(&w);
+    }
+}
+
+bool native_gather_elements_make(struct native_op *op, const struct ir_graph *graph,
+                                 const struct ir_node *node)
+{
+    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
+    const struct ir_tensor *picks = ir_tensor(graph, node->inputs[1]);
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
+    int64_t strides[2][SHAPE_MAX_RANK];
+    shape_strides(y, strides[0]);
+    shape_strides(&x->shape, strides[1]);
+    op->along = strides[1][axis];
+    strides[1][axis] = 0;
+    if (!ref_walk_init(&op->walk, y, 2, strides) || op->walk.step[0] != 1)
+        return false;
+    op->name = node->name;
+    op->index_dtype = picks->dtype;
+    op->picks = ref_extent(&picks->shape, 0, picks->shape.rank);
+    op->table = x->shape.dim[axis];
+    op->size = (int64_t)dtype_size(x->dtype);
+    op->units = ref_walk_rows(&op->walk);
+    op->work = op->size == 4 && picks->dtype == DTYPE_I64 ? copy_elements_4 : copy_elements;
     op->check = check_picks;
     return true;
 }

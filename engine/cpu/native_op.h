@@ -234,7 +234,8 @@ struct native_op {
     int64_t size;                     /* bytes of an element */
     int64_t rows, cols, x_row, y_row; /* of one matrix; cols are split in blocks */
     int64_t blocks;
-    int64_t picks, table; /* GATHER: indices, and entries that they choose from */
+    int64_t picks, table; /* GATHER and GATHER_ELEMENTS: indices, and what they choose from */
+    int64_t along;        /* GATHER_ELEMENTS: from one such element to the next; else 0 */
     enum dtype index_dtype;
     const char *name; /* the node's, for errors */
 
@@ -356,6 +357,8 @@ bool native_attention_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node);
 bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
+bool native_gather_elements_make(struct native_op *op, const struct ir_graph *graph,
+                                 const struct ir_node *node);
 bool native_embed_make(struct native_op *op, const struct ir_graph *graph,
                        const struct ir_node *node);
 bool native_groups_make(struct native_op *op, const struct ir_graph *graph,

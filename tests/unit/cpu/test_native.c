@@ -242,15 +242,21 @@ static void test_transpose_every_way(void **state UNUSED)
     transpose_all(DTYPE_I64, SHAPE(3, 4, 5, 6));
 }
 
-static struct ir_graph *gather_node(struct shape x, struct shape picks, enum dtype dtype,
-                                    int64_t axis)
+static struct ir_graph *pick_node(enum ir_op op, struct shape x, struct shape picks,
+                                  enum dtype dtype, enum dtype index, int64_t axis)
 {
     struct ir_graph *graph = ir_graph_new();
     const uint32_t ids[2] = {ir_tensor_add(graph, "x", dtype, &x),
-                             ir_tensor_add(graph, "picks", DTYPE_I64, &picks)};
-    assert_int_equal(ir_node_add(graph, IR_OP_GATHER, "rows", 2, ids), 0);
+                             ir_tensor_add(graph, "picks", index, &picks)};
+    assert_int_equal(ir_node_add(graph, op, "rows", 2, ids), 0);
     set(graph, IR_ATTR_AXIS, axis);
     return graph;
+}
+
+static struct ir_graph *gather_node(struct shape x, struct shape picks, enum dtype dtype,
+                                    int64_t axis)
+{
+    return pick_node(IR_OP_GATHER, x, picks, dtype, DTYPE_I64, axis);
 }
 
 static void test_gather(void **state UNUSED)
@@ -263,6 +269,33 @@ static void test_gather(void **state UNUSED)
     assert_int_equal(check(gather_node(SHAPE(2, 5), SHAPE(6), DTYPE_U8, 1), 0), 2);
     struct shape one = {0}; /* a scalar takes one long run, which threads share */
     assert_int_equal(check(gather_node(SHAPE(5, 30001), one, DTYPE_F32, 0), 0), 2);
+    inputs[1] = random;
+}
+
+/* The output is as large as the indices, which may be fewer than x is long along other axes. */
+static void test_gather_elements(void **state UNUSED)
+{
+    static int64_t picks[3 * 5 * 64];
+    static int32_t small[ARRAY_LEN(picks)];
+    float *random = inputs[1];
+    for (size_t i = 0; i < ARRAY_LEN(picks); i++)
+        picks[i] = small[i] = (int32_t)(i * 7 % 10) - 5;
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_U8, DTYPE_I64};
+    for (size_t t = 0; t < ARRAY_LEN(types); t++)
+        for (int wide = 0; wide < 2; wide++) {
+            enum dtype index = wide ? DTYPE_I64 : DTYPE_I32;
+            inputs[1] = wide ? (float *)picks : (float *)small;
+            struct shape last = SHAPE(4, 5, 6), first = SHAPE(5, 5, 70), all = SHAPE(3, 5, 64);
+            struct shape middle = SHAPE(3, 9, 64);
+            assert_int_equal(
+                check(pick_node(IR_OP_GATHER_ELEMENTS, last, SHAPE(3, 5, 64), types[t], index, 2),
+                      0),
+                2);
+            assert_int_equal(
+                check(pick_node(IR_OP_GATHER_ELEMENTS, first, all, types[t], index, 0), 0), 2);
+            assert_int_equal(
+                check(pick_node(IR_OP_GATHER_ELEMENTS, middle, all, types[t], index, 1), 0), 2);
+        }
     inputs[1] = random;
 }
 
@@ -448,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_transpose_every_way),
         cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_gather_elements),
         cmocka_unit_test(test_gather_refuses_indices),
         cmocka_unit_test(test_embed),
         cmocka_unit_test(test_casts),

@@ -330,6 +330,13 @@ static void moves(void **state)
         net_output(g, net_infer(g, node));
         check(g);
     }
+    struct ir_graph *pairs = ir_graph_new(); /* numbers in turn */
+    const int64_t halves[] = {3, 5, 7, 1, 0};
+    uint32_t half[2] = {net_input(pairs, halves), net_input(pairs, halves)};
+    uint32_t put = net_node(pairs, IR_OP_CONCAT, "pairs", 2, half);
+    net_int(pairs, put, IR_ATTR_AXIS, 3);
+    net_output(pairs, net_infer(pairs, put));
+    check(pairs);
     static const int64_t perms[][4] = {{0, 2, 1, 3}, {0, 2, 3, 1}, {3, 2, 1, 0}, {1, 0, 2, 3}};
     for (size_t i = 0; i < 4; i++) {
         struct ir_graph *g = ir_graph_new();
