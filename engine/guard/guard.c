@@ -30,6 +30,7 @@ static const uint64_t many_bytes = (uint64_t)16 << 30;
 struct held {
     uint32_t node;  /* where it was found */
     uint32_t types; /* as in struct tune_judge */
+    bool by_share;  /* of the model's error */
 };
 
 struct guard {
@@ -40,6 +41,7 @@ struct guard {
     struct guard_layer *held;          /* the report's */
     struct held *held_at;              /* beside it */
     uint32_t n_held, held_cap, n_told; /* n_told: of those held, what the log has */
+    uint32_t n_before;                 /* ... what earlier profiles held */
     struct guard_layer *best;          /* the report's layers */
     struct arena *best_names;
     /* Of the profile at hand: */
@@ -55,7 +57,7 @@ struct guard {
     uint64_t took;           /* by it, in nanoseconds */
     double whole;            /* the error of the whole model */
     double first_ns;         /* of all layers, when the profile was first measured */
-    bool costly;             /* the bound would cost more than options.most_loss */
+    bool costly;             /* the bound costs more than options.most_loss: of all profiles */
 };
 
 static enum status no_memory(struct error *err)
@@ -78,7 +80,6 @@ static enum status begin_profile(struct guard *g, const struct ir_graph *graph, 
     g->rows = arena_array(g->memory, nodes, sizeof(*g->rows));
     g->round = 0;
     g->first_ns = 0;
-    g->costly = false;
     return g->now && g->asked && g->rows ? STATUS_OK : no_memory(err);
 }
 
@@ -221,7 +222,7 @@ static bool has_part(const struct guard *g, const struct tune_layer *layers, uin
     return can_hold(g, layers, node) && !(bytes && g->rows[node].own < MODELS_OWN);
 }
 
-static enum status remember(struct guard *g, uint32_t node, uint32_t types, struct error *err)
+static enum status remember(struct guard *g, struct held at_node, struct error *err)
 {
     if (g->n_held == HELD_MAX)
         return STATUS_OK; /* the next profile finds the others anew */
@@ -237,11 +238,11 @@ static enum status remember(struct guard *g, uint32_t node, uint32_t types, stru
         g->held_at = at;
         g->held_cap = cap;
     }
-    struct guard_layer copy = g->now[node];
+    struct guard_layer copy = g->now[at_node.node];
     copy.name = arena_strndup(g->names, copy.name, strlen(copy.name));
     if (!copy.name)
         return no_memory(err);
-    g->held_at[g->n_held] = (struct held){node, types};
+    g->held_at[g->n_held] = at_node;
     g->held[g->n_held++] = copy;
     return STATUS_OK;
 }
@@ -250,12 +251,13 @@ static enum status remember(struct guard *g, uint32_t node, uint32_t types, stru
 static void forget_stuck(struct guard *g, const struct ir_graph *graph,
                          const struct tune_layer *layers)
 {
-    uint32_t n = 0, before = g->n_told;
+    uint32_t n = 0, before = g->n_told, first = g->n_before;
     for (uint32_t i = 0; i < g->n_held; i++) {
         uint32_t node = find_node(graph, g->held_at[i].node, &g->held[i]);
         if (node < graph->n_nodes && layers[node].types & g->held_at[i].types) {
             g->now[node].held = false;
             g->n_told -= i < before;
+            g->n_before -= i < first;
             continue;
         }
         g->held_at[n] = g->held_at[i];
@@ -269,7 +271,9 @@ struct holder {
     const struct ir_graph *graph;
     const struct tune_layer *layers;
     uint32_t *held;
-    uint32_t n; /* held back in this round */
+    uint32_t n;    /* held back in this round */
+    bool by_share; /* they are */
+    uint32_t free; /* let go in this round */
 };
 
 static enum status hold(struct holder *h, uint32_t node, struct error *err)
@@ -282,7 +286,7 @@ static enum status hold(struct holder *h, uint32_t node, struct error *err)
     g->asked[node] |= types;
     g->now[node].held = true;
     h->n++;
-    return remember(g, node, types, err);
+    return remember(g, (struct held){node, types, h->by_share}, err);
 }
 
 /* Holds back all layers whose own error is above this, of those that have a part in the model's. */
@@ -416,6 +420,31 @@ static bool is_costly(const struct holder *h, const struct offenders *o, bool al
     return lost > g->options.most_loss * g->first_ns;
 }
 
+/* Lets go what this profile has held back from 16 bits by shares: it costs too much, or is not
+ * enough for as much as may be lost. */
+static void let_go(struct holder *h)
+{
+    struct guard *g = h->guard;
+    uint32_t n = g->n_before;
+    for (uint32_t i = g->n_before; i < g->n_held; i++) {
+        uint32_t node = find_node(h->graph, g->held_at[i].node, &g->held[i]);
+        bool bytes = dtype_size(shortest(g->held_at[i].types)) == 1;
+        if (!g->held_at[i].by_share || bytes) {
+            g->held_at[n] = g->held_at[i];
+            g->held[n++] = g->held[i];
+            continue;
+        }
+        h->free++;
+        if (node == h->graph->n_nodes)
+            continue;
+        h->held[node] &= ~g->held_at[i].types;
+        g->asked[node] &= ~g->held_at[i].types;
+        g->now[node].held = false;
+    }
+    g->n_held = n;
+    g->n_told = MIN(g->n_told, n);
+}
+
 /* Holds layers back until the shares of the others are as much smaller as the square of the model's
  * error has to be. Shares are estimates, which are the worse the more is held back by them, so no
  * round asks for much, but the last one for all. */
@@ -425,16 +454,29 @@ static enum status hold_shares(struct holder *h, uint32_t n, struct error *err)
     struct offenders o = {0};
     bool last = g->round + 1 >= ROUNDS_MAX;
     TRY(list_offenders(h, n, &o, err));
-    g->costly = is_costly(h, &o, last);
-    if (g->costly)
+    g->costly = g->costly || is_costly(h, &o, last);
+    if (g->costly && !o.bytes) {
+        let_go(h);
         return STATUS_OK;
+    }
     double left = o.share, most = left * MAX(share_ratio(g), LEAST_RATIO * LEAST_RATIO);
     uint32_t least = last ? n : 1 + n * g->round / LEAST_PART;
+    h->by_share = true;
     for (uint32_t k = 0; k < o.n && (left > most || k < least); k++) {
         TRY(hold(h, o.list[k].node, err));
         left -= o.list[k].share;
     }
     return STATUS_OK;
+}
+
+/* Whether what was held back costs more than was thought. */
+static bool is_slow(const struct holder *h)
+{
+    const struct guard *g = h->guard;
+    bool some = false;
+    for (uint32_t i = g->n_before; i < g->n_held; i++)
+        some = some || (g->held_at[i].by_share && dtype_size(shortest(g->held_at[i].types)) > 1);
+    return some && g->options.most_loss < 1 && all_ns(h) > (1 + g->options.most_loss) * g->first_ns;
 }
 
 static enum status hold_back(struct holder *h, struct error *err)
@@ -447,7 +489,11 @@ static enum status hold_back(struct holder *h, struct error *err)
     if (isinf(bound) || n == 0)
         return STATUS_OK;
     TRY(hold_above(h, bound, err));
-    if (h->n || g->whole <= bound)
+    if (h->n == 0 && is_slow(h)) {
+        g->costly = true;
+        let_go(h);
+    }
+    if (h->n || h->free || g->whole <= bound)
         return STATUS_OK;
     if (isinf(g->whole) && g->round + 1 < ROUNDS_MAX)
         TRY(hold_broken(h, err));
@@ -461,13 +507,16 @@ static double seconds(uint64_t ns)
     return (double)ns / NS_PER_S;
 }
 
-static void tell_round(const struct guard *g, uint32_t held)
+static void tell_round(const struct holder *h)
 {
+    const struct guard *g = h->guard;
     const uint64_t *ns = g->times.ns;
+    uint32_t n = h->free ? h->free : h->n;
     log_write(g->options.log, LOG_INFO,
-              "comparison %u with fp32: error %.3g, %u more layer%s held back; %.1f s: fp32 %.1f, "
+              "comparison %u with fp32: error %.3g, %u more layer%s %s; %.1f s: fp32 %.1f, "
               "preparing layers %.1f, moving values %.1f, running %.1f",
-              g->round + 1, g->whole, held, held == 1 ? " is" : "s are", seconds(g->took),
+              g->round + 1, g->whole, n, n == 1 ? " is" : "s are",
+              h->free ? "let go, since they cost too much" : "held back", seconds(g->took),
               seconds(ns[WALK_WIDE]), seconds(ns[WALK_PREPARE]), seconds(ns[WALK_MOVE]),
               seconds(ns[WALK_RUN]));
 }
@@ -655,9 +704,9 @@ static enum status look(void *user, const struct ir_graph *graph, const struct t
         return error_copy(err, &why);
     forget_stuck(g, graph, layers);
     TRY(hold_back(&h, err));
-    tell_round(g, h.n);
+    tell_round(&h);
     g->round++;
-    *again = h.n > 0;
+    *again = h.n || h.free;
     return *again ? STATUS_OK : accept(g, graph, true, err);
 }
 
@@ -705,6 +754,7 @@ const struct tune_judge *guard_judge(struct guard *g)
 void guard_set_batch(struct guard *g, uint32_t batch)
 {
     g->batch = batch;
+    g->n_before = g->n_held;
 }
 
 void guard_read(const struct guard *g, struct guard_report *out)

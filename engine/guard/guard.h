@@ -53,8 +53,9 @@ struct guard_options {
     struct device *host; /* a CPU, or NULL: the device itself computes fp32's values */
     double bound;        /* above 0; GUARD_NO_BOUND */
     /* The part of its time by which a model of 16 bits may become slower so that it keeps the
-     * bound; 1 or more: any. If it would be more, the model stays beyond the bound, and the log
-     * says so. Layers that are beyond it by themselves, or not finite, are held back anyway. */
+     * bound; 1 or more: any. If it would be more, in one profile, the model stays beyond the bound
+     * in all, and the log says so. Layers that are beyond it by themselves, or not finite, are held
+     * back anyway. */
     double most_loss;
     const struct guard_source *source; /* NULL: random numbers (input.c) */
     uint64_t seed;
@@ -97,8 +98,8 @@ struct guard;
 enum status guard_new(const struct guard_options *options, struct guard **out, struct error *err);
 void guard_free(struct guard *guard);  /* NULL is fine */
 void guard_cleanup(struct guard **at); /* for CLEANUP (base/compiler.h) */
-/* Says how many samples a graph takes that is judged from here on; 0: the model is not batched,
- * which is so at first. */
+/* A profile begins, whose graphs take so many samples; 0: the model is not batched, which is so at
+ * first. */
 void guard_set_batch(struct guard *guard, uint32_t batch);
 /* The judge stays the guard's. */
 const struct tune_judge *guard_judge(struct guard *guard);
