@@ -187,6 +187,7 @@ enum backend_feature {
     BACKEND_STEMS = 4096,   /* devices may have kernels for IR_OP_CONV_POOL: they are asked */
     BACKEND_PAIRS = 8192,   /* the same for IR_OP_CONV_PAIR, which is timed beside its parts */
     BACKEND_LAYS = 16384,   /* transposed convolutions that lay patches are faster as products */
+    BACKEND_BOXES = 32768,  /* concatenations of slices are faster than to scatter over a box */
 };
 
 struct backend {

@@ -69,6 +69,7 @@ enum status build_fuse(struct ir_graph *graph, const struct build_options *optio
         context.joins = options->device->backend->features & BACKEND_JOINS;
         context.patches = options->device->backend->features & BACKEND_PATCHES;
         context.lays = options->device->backend->features & BACKEND_LAYS;
+        context.boxes = options->device->backend->features & BACKEND_BOXES;
         context.stems = options->device->backend->features & BACKEND_STEMS && !options->stems_apart;
         context.takes = device_takes;
         context.takes_user = (void *)(uintptr_t)options;

@@ -443,7 +443,7 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
 const struct backend backend_cpu = {
     .abi = BACKEND_ABI,
     .features = BACKEND_ATTENTION | BACKEND_SCALES | BACKEND_WIDENS | BACKEND_TABLES |
-                BACKEND_LAYS,
+                BACKEND_LAYS | BACKEND_BOXES,
     .name = "cpu",
     .host_memory = true,
     .device_count = device_count,

@@ -39,6 +39,7 @@ struct pass_context {
     bool joins;                    /* the backend's concatenations have epilogues */
     bool patches;                  /* products over patches of images pay for the backend */
     bool lays;                     /* products that lay patches side by side do, too */
+    bool boxes;                    /* concatenations do in place of scattering over a box */
     uint64_t chain_room;           /* bytes that the weights of a chain of layers and a tile of rows
                                       may take in one kernel; 0: there is none for chains */
     bool chain_short;              /* that kernel stores FP32 in 16 bits */

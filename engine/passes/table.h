@@ -22,6 +22,7 @@
     ROW(erase_requantise, "quantising again by the same scale changes nothing")                    \
     ROW(fuse_tables, "rounded functions of bytes that meet these bytes again")                     \
     ROW(merge_chains, "reshapes with transposes between become one transpose")                     \
+    ROW(scatter_boxes, "what is scattered over a box of a tensor is joined with the rest of it")   \
     ROW(gather_slices, "slices of one tensor put together again are a gather")                     \
     ROW(gather_channels, "a shuffle of channels becomes a gather")                                 \
     ROW(sink_transposes, "sums and products stand before transposes of channels")                  \

@@ -188,6 +188,7 @@ static enum status run_memory(const struct graph_case *c, struct error *err)
                                    .joins = true,
                                    .patches = true,
                                    .lays = true,
+                                   .boxes = true,
                                    .chain_room = 227 << 10};
         TRY(import(c, &c->sets[0], &graph, err));
         struct arena *built = graph->arena;

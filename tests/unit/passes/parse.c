@@ -148,6 +148,12 @@ static uint32_t constant(struct parser *p, const char *name)
         uint64_t seed = hash(name);
         for (size_t i = 0; i < n; i++)
             store(dtype, data, i, 1 + next(&seed) / 2);
+    } else if (take(p, "=from ")) {
+        char *end;
+        long first = strtol(p->at, &end, 10);
+        p->at = end;
+        for (size_t i = 0; i < n; i++)
+            store(dtype, data, i, (double)first + (double)i);
     } else if (take(p, "=")) {
         char *end;
         double value = strtod(p->at, &end);

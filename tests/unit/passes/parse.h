@@ -8,7 +8,8 @@
  *   output y
  *
  * Types of results are inferred. A constant is written with its type where it is first read; its
- * values follow from its name, or are all the number behind "=", or positive ones behind "=+".
+ * values follow from its name, or are all the number behind "=", or positive ones behind "=+", or
+ * count on from the one behind "=from ".
  */
 #ifndef INFERD_TESTS_UNIT_PASSES_PARSE_H
 #define INFERD_TESTS_UNIT_PASSES_PARSE_H

@@ -26,7 +26,7 @@ static void run_pass(const char *name, struct ir_graph *g, struct pass_context *
     struct error err = {0};
     enum status status;
     ctx->attention = ctx->merge = ctx->tables = ctx->picks = ctx->joins = ctx->patches = ctx->lays =
-        strcmp(name, "*") != 0;
+        ctx->boxes = strcmp(name, "*") != 0;
     ctx->chain_room = ctx->joins ? 227 << 10 : 0;
     ctx->stems = strcmp(name, "*") != 0;
     static struct pass_pairs pairs;
