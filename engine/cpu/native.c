@@ -23,6 +23,8 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_TRANSPOSE] = native_transpose_make,
     [IR_OP_CAST] = native_chain_make,
     [IR_OP_SELECT] = native_chain_make,
+    [IR_OP_EXPAND] = native_expand_make,
+    [IR_OP_TILE] = native_expand_make,
     [IR_OP_GATHER] = native_gather_make,
     [IR_OP_GATHER_ELEMENTS] = native_gather_elements_make,
     [IR_OP_RECURRENT] = native_recurrent_make,

@@ -2,7 +2,7 @@
 /*
  * TRANSPOSE, GATHER and GATHER_ELEMENTS. A transpose that keeps rows whole copies them. Any other
  * transpose becomes a series of matrix transposes over the two dims that are dense in x and in y;
- * its elements must have four bytes.
+ * its elements must have four bytes; others are copied one by one.
  */
 #include <string.h>
 
@@ -88,7 +88,7 @@ bool native_transpose_make(struct native_op *op, const struct ir_graph *graph,
     if (!ref_walk_init(&op->walk, y, 2, strides))
         return false;
     if (op->walk.step[1] != 1)
-        return op->size == 4 && take_matrix(op);
+        return (op->size == 4 && take_matrix(op)) || native_strided_make(op, x, y, strides, 0);
     op->units = ref_walk_rows(&op->walk);
     op->work = copy_rows;
     return true;

@@ -235,6 +235,7 @@ struct native_op {
     int64_t rows, cols, x_row, y_row; /* of one matrix; cols are split in blocks */
     int64_t blocks;
     int64_t picks, table; /* GATHER and GATHER_ELEMENTS: indices, and what they choose from */
+    int64_t start;        /* of x, in elements: where a strided copy begins */
     int64_t along;        /* GATHER_ELEMENTS: from one such element to the next; else 0 */
     enum dtype index_dtype;
     const char *name; /* the node's, for errors */
@@ -355,6 +356,13 @@ bool native_recurrent_make(struct native_op *op, const struct ir_graph *graph,
 void native_recurrent_pack(const struct native_op *op, const void *from, float *to);
 bool native_attention_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node);
+bool native_expand_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node);
+bool native_steps_make(struct native_op *op, const struct ir_graph *graph,
+                       const struct ir_node *node);
+/* Copies elements of x from `start` on into y, strides[1] apart; strides[0] are y's. */
+bool native_strided_make(struct native_op *op, const struct ir_tensor *x, const struct shape *y,
+                         int64_t (*strides)[SHAPE_MAX_RANK], int64_t start);
 bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
 bool native_gather_elements_make(struct native_op *op, const struct ir_graph *graph,

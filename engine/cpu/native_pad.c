@@ -151,7 +151,7 @@ bool native_slice_make(struct native_op *op, const struct ir_graph *graph,
     for (uint32_t d = 0; d < x->shape.rank; d++) {
         begin[d] = -ir_attr_at(node, IR_ATTR_STARTS, d);
         if (ir_attr_at(node, IR_ATTR_STEPS, d) != 1)
-            return false;
+            return native_steps_make(op, graph, node);
     }
     return set_dims(op, x, &ir_tensor(graph, node->outputs[0])->shape, begin);
 }

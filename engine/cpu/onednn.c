@@ -229,8 +229,7 @@ enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
     const struct onednn_row *row = onednn_row_find(node->op);
     struct question q = {dnn, row, node, visit, user};
     const struct subject s = {dnn, graph, node};
-    if (!row || node->n_outputs != 1 || node->n_inputs == 0 ||
-        !subject_fits(&s))
+    if (!row || node->n_outputs != 1 || node->n_inputs == 0 || !subject_fits(&s))
         return STATUS_OK;
     if (precision == PRECISION_BF16)
         TRY(half_each(&s, ask, &q, err));

@@ -144,12 +144,34 @@ static void test_slice(void **state UNUSED)
         {"(x UINT8[2,58,6,7]) starts=0,29,0,0 ends=2,58,6,7 steps=1,1,1,1", PLAIN | LAST},
         {"(x INT64[5,9]) starts=2,3 ends=4,4 steps=1,1", PLAIN},
         {"(x FP16[1,7,9,6]) starts=0,0,3,0 ends=1,7,9,6 steps=1,1,1,1", PLAIN | LAST},
-        {"(x FP32[5,9]) starts=0,0 ends=5,9 steps=1,2", 0},
-        {"(x FP32[9]) starts=8 ends=-1 steps=-1", 0},
+        {"(x FP32[5,9]) starts=0,0 ends=5,9 steps=1,2", PLAIN},
+        {"(x FP32[2,32,6,7]) starts=1,31,0,1 ends=2,0,6,7 steps=1,-2,1,3", PLAIN},
+        {"(x FP16[3,8,9]) starts=0,1,0 ends=3,8,9 steps=1,3,1", PLAIN},
+        {"(x UINT8[3,80]) starts=2,79 ends=0,3 steps=-1,-5", PLAIN},
+        {"(x INT64[3,80]) starts=0,3 ends=3,80 steps=2,7", PLAIN},
+        {"(x FP32[9]) starts=8 ends=-1 steps=-1", PLAIN},
+        {"(x FP32[3,9]) starts=1,2 ends=2,9 steps=4611686018427387904,1", PLAIN},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         assert_layouts(rows[i].text, native_casef(0, "y = slice \"n\" %s", rows[i].text),
                        rows[i].layouts);
+}
+
+static void test_expand(void **state UNUSED)
+{
+    static const struct {
+        const char *node;
+        uint32_t layouts;
+    } rows[] = {
+        {"expand \"n\" (x FP32[4,1,7]) shape=4,5,7", PLAIN},
+        {"expand \"n\" (x FP16[5,1]) shape=2,3,5,70", PLAIN},
+        {"expand \"n\" (x INT64[]) shape=3,4", PLAIN},
+        {"expand \"n\" (x BOOL[1,70]) shape=60,70", PLAIN},
+        {"tile \"n\" (x FP32[3,1,5]) repeats=1,70,1", PLAIN},
+        {"tile \"n\" (x FP32[3,5]) repeats=1,3", 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        assert_layouts(rows[i].node, native_casef(0, "y = %s", rows[i].node), rows[i].layouts);
 }
 
 int main(void)
@@ -160,6 +182,7 @@ int main(void)
         cmocka_unit_test(test_pad_every_mode),
         cmocka_unit_test(test_concat),
         cmocka_unit_test(test_slice),
+        cmocka_unit_test(test_expand),
         cmocka_unit_test(test_sample_every_mode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
