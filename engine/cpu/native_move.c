@@ -104,15 +104,16 @@ static struct tensor_view picks_of(const struct native_op *op)
 }
 
 /* Whether all of many indices are in range, without a branch for each. */
-static bool all_in_range(const struct native_op *op)
+static bool all_in_range(const struct native_op *op, const void *picks)
 {
-    const int64_t *picks = op->inputs[1];
     int64_t least = 0, most = 0;
     if (op->index_dtype != DTYPE_I64)
         return false; /* the caller looks at each */
     for (int64_t i = 0; i < op->picks; i++) {
-        least = MIN(least, picks[i]);
-        most = MAX(most, picks[i]);
+        int64_t pick;
+        memcpy(&pick, (const char *)picks + i * (int64_t)sizeof(pick), sizeof(pick));
+        least = MIN(least, pick);
+        most = MAX(most, pick);
     }
     return least >= -op->table && most < op->table;
 }
@@ -120,7 +121,7 @@ static bool all_in_range(const struct native_op *op)
 static enum status check_picks(const struct native_op *op, struct error *err)
 {
     struct tensor_view picks = picks_of(op);
-    if (all_in_range(op))
+    if (all_in_range(op, op->inputs[1]))
         return STATUS_OK;
     for (int64_t i = 0; i < op->picks; i++) {
         int64_t index;
@@ -131,6 +132,13 @@ static enum status check_picks(const struct native_op *op, struct error *err)
         }
     }
     return STATUS_OK;
+}
+
+/* Each launch checks the indices, unless they are constant and right. */
+static void set_check(struct native_op *op, const struct ir_tensor *picks)
+{
+    if (!ir_tensor_is_constant(picks) || !all_in_range(op, picks->data))
+        op->check = check_picks;
 }
 
 static void copy_picks(void *user, int64_t first, int64_t end)
@@ -180,7 +188,7 @@ bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
     op->blocks = (op->row + COPY_BYTES - 1) / COPY_BYTES;
     op->units = ref_extent(&x->shape, 0, axis) * op->picks * op->blocks;
     op->work = op->row == 4 || op->row == 8 ? copy_numbers : copy_picks;
-    op->check = check_picks;
+    set_check(op, picks);
     return true;
 }
 
@@ -246,6 +254,6 @@ bool native_gather_elements_make(struct native_op *op, const struct ir_graph *gr
     op->size = (int64_t)dtype_size(x->dtype);
     op->units = ref_walk_rows(&op->walk);
     op->work = op->size == 4 && picks->dtype == DTYPE_I64 ? copy_elements_4 : copy_elements;
-    op->check = check_picks;
+    set_check(op, picks);
     return true;
 }
