@@ -11,7 +11,14 @@
 #include "base/compiler.h"
 #include "engine/cpu/native_op.h"
 
-enum { LANES = 64, COLS = 512, FLUSH = 64, PIECE = 8192, FEW = 16 };
+enum {
+    LANES = 64,
+    SHORT_LANES = 16, /* of rows of so many times FLUSH: joining more would take longer */
+    COLS = 512,
+    FLUSH = 64,
+    PIECE = 8192,
+    FEW = 16,
+};
 
 static double as_it_is(double value, double count UNUSED)
 {
@@ -129,6 +136,10 @@ static void add_row(const struct native_op *op, struct sums *s, const float *x, 
 /* Folds everything that belongs to one output into `lanes` sums. */
 static void add_along(const struct native_op *op, struct sums *s, const float *x, size_t lanes)
 {
+    if (op->reduce.inner.rank == 0) { /* one row, which may be short: a walk is large */
+        add_row(op, s, x, op->reduce.inner.row, lanes);
+        return;
+    }
     struct ref_walk w = op->reduce.inner;
     do
         add_row(op, s, x + w.at[0], w.row, lanes);
@@ -170,7 +181,8 @@ static void reduce_across(const struct native_op *op, struct sums *s, const floa
 static float reduce_along(const struct native_op *op, struct sums *s, const float *x)
 {
     float shift[LANES] = {0};
-    size_t lanes = (size_t)MIN(op->reduce.inner.row, LANES);
+    int64_t row = op->reduce.inner.row;
+    size_t lanes = (size_t)MIN(row, row <= SHORT_LANES * FLUSH ? SHORT_LANES : LANES);
     sums_begin(s, reductions[op->reduce.func].fold, NULL, lanes);
     add_along(op, s, x, lanes);
     double value = join_lanes(s, lanes);
@@ -207,10 +219,14 @@ static void run_along(void *user, int64_t first, int64_t end)
     double total[LANES] = {0};
     struct sums s = {.total = total};
     float *y = op->output;
+    int64_t at = first % w.row;
+    ref_walk_seek(&w, first / w.row);
     for (int64_t unit = first; unit < end; unit++) {
-        ref_walk_seek(&w, unit / w.row);
-        y[unit] =
-            reduce_along(op, &s, (const float *)op->inputs[0] + w.at[1] + unit % w.row * w.step[1]);
+        y[unit] = reduce_along(op, &s, (const float *)op->inputs[0] + w.at[1] + at * w.step[1]);
+        if (++at == w.row) {
+            at = 0;
+            ref_walk_next(&w);
+        }
     }
     native_after(op, first, end - first);
 }
