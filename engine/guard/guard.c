@@ -79,7 +79,6 @@ static enum status begin_profile(struct guard *g, const struct ir_graph *graph, 
     g->asked = arena_array(g->memory, nodes, sizeof(*g->asked));
     g->rows = arena_array(g->memory, nodes, sizeof(*g->rows));
     g->round = 0;
-    g->first_ns = 0;
     return g->now && g->asked && g->rows ? STATUS_OK : no_memory(err);
 }
 
@@ -484,8 +483,9 @@ static enum status hold_back(struct holder *h, struct error *err)
     struct guard *g = h->guard;
     double bound = g->options.bound;
     uint32_t n = count(h);
+    bool anew = g->n_held > g->n_before; /* other graphs of this profile were judged */
     if (g->round == 0)
-        g->first_ns = all_ns(h);
+        g->first_ns = anew ? MIN(g->first_ns, all_ns(h)) : all_ns(h);
     if (isinf(bound) || n == 0)
         return STATUS_OK;
     TRY(hold_above(h, bound, err));
