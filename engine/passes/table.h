@@ -37,6 +37,7 @@
     ROW(reduce_to_pool, "an average over all places becomes a pooling")                            \
     ROW(fold_batch_norm, "batch normalisation moves into weights")                                 \
     ROW(fold_scale, "a scale, uniform or per channel, moves into weights")                         \
+    ROW(merge_branches, "the sum of two convolutions of one tensor is one convolution")            \
     ROW(unfold_patches, "a convolution that cuts an image into patches is a product")              \
     ROW(fuse_attention, "attention from its parts, where a backend has it")                        \
     ROW(cancel_transposes, "a product computes rows in the order in which they are")               \
