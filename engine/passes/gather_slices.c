@@ -49,29 +49,6 @@ static bool are_neighbours(const struct rewrite *rw, const struct ir_node *n, ui
            *first + ir_tensor(rw->graph, n->inputs[i])->shape.dim[axis] == second;
 }
 
-/* A slice of x from `first` on, `size` long; or x itself. */
-static uint32_t slice_of(struct rewrite *rw, uint32_t x, uint32_t axis, int64_t first, int64_t size,
-                         const char *name)
-{
-    const struct shape shape = ir_tensor(rw->graph, x)->shape;
-    int64_t starts[SHAPE_MAX_RANK] = {0}, ends[SHAPE_MAX_RANK], steps[SHAPE_MAX_RANK];
-    if (size == shape.dim[axis])
-        return x;
-    for (uint32_t d = 0; d < shape.rank; d++) {
-        ends[d] = shape.dim[d];
-        steps[d] = 1;
-    }
-    starts[axis] = first;
-    ends[axis] = first + size;
-    uint32_t made = rw_add_node(rw, IR_OP_SLICE, name, 1, &x);
-    if (made == IR_NONE)
-        return IR_NONE;
-    rw_set_ints(rw, made, IR_ATTR_STARTS, shape.rank, starts);
-    rw_set_ints(rw, made, IR_ATTR_ENDS, shape.rank, ends);
-    rw_set_ints(rw, made, IR_ATTR_STEPS, shape.rank, steps);
-    return rw_finish(rw, made);
-}
-
 /* Makes one operand of two neighbours. */
 static void join_neighbours(struct rewrite *rw, uint32_t node)
 {
@@ -89,7 +66,7 @@ static void join_neighbours(struct rewrite *rw, uint32_t node)
     if (again && size < ir_tensor(rw->graph, x)->shape.dim[axis])
         return; /* it would be one slice more */
     const char *name = ir_node(rw->graph, ir_tensor(rw->graph, n->inputs[i])->producer)->name;
-    uint32_t both = slice_of(rw, x, axis, first, size, name);
+    uint32_t both = rw_add_slice(rw, name, x, axis, first, first + size);
     if (both == IR_NONE)
         return;
     n = ir_node(rw->graph, node);

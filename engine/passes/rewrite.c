@@ -505,6 +505,28 @@ uint32_t rw_add_transpose(struct rewrite *rw, const char *name, uint32_t input, 
     return rw_finish(rw, node);
 }
 
+uint32_t rw_add_slice(struct rewrite *rw, const char *name, uint32_t input, uint32_t axis,
+                      int64_t from, int64_t to)
+{
+    if (input == IR_NONE)
+        return IR_NONE;
+    const struct shape shape = ir_tensor(rw->graph, input)->shape;
+    int64_t starts[SHAPE_MAX_RANK] = {0}, ends[SHAPE_MAX_RANK], steps[SHAPE_MAX_RANK];
+    if (from == 0 && to == shape.dim[axis])
+        return input;
+    for (uint32_t d = 0; d < shape.rank; d++) {
+        ends[d] = shape.dim[d];
+        steps[d] = 1;
+    }
+    starts[axis] = from;
+    ends[axis] = to;
+    uint32_t node = rw_add_node(rw, IR_OP_SLICE, name, 1, &input);
+    rw_set_ints(rw, node, IR_ATTR_STARTS, shape.rank, starts);
+    rw_set_ints(rw, node, IR_ATTR_ENDS, shape.rank, ends);
+    rw_set_ints(rw, node, IR_ATTR_STEPS, shape.rank, steps);
+    return rw_finish(rw, node);
+}
+
 void rw_set_name(struct rewrite *rw, uint32_t node, const char *a, const char *b)
 {
     char text[NAME_MAX_LENGTH];

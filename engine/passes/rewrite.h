@@ -137,6 +137,9 @@ uint32_t rw_add_reshape(struct rewrite *rw, const char *name, uint32_t input, ui
                         const int64_t *dim);
 uint32_t rw_add_transpose(struct rewrite *rw, const char *name, uint32_t input, uint32_t rank,
                           const int64_t *perm);
+/* Gives places from..to-1 of the input along the axis; the input itself if these are all. */
+uint32_t rw_add_slice(struct rewrite *rw, const char *name, uint32_t input, uint32_t axis,
+                      int64_t from, int64_t to);
 
 /* Names the node "a + b", cut if that is too long. */
 void rw_set_name(struct rewrite *rw, uint32_t node, const char *a, const char *b);

@@ -6,10 +6,9 @@
  * such a concatenation itself, its operands are taken over, so that a loop which fills a tensor
  * step by step is one concatenation of all steps.
  */
-#include <stdlib.h>
+#include <assert.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "engine/passes/rewrite.h"
 
 enum { PARTIAL_MAX = 3 }; /* dimensions of which the box is a part */
@@ -22,46 +21,33 @@ struct box {
 
 /* --- reading the indices --- */
 
-static int64_t index_at(const struct shape *x, const int64_t *indices, int64_t row, uint32_t rank,
-                        uint32_t d)
+/* Element i of a constant, which lies anywhere, as an index of a dimension of so many places; -1:
+ * the dimension has no such place. */
+static int64_t place_at(const struct ir_tensor *t, int64_t i, int64_t dim)
 {
-    int64_t index = indices[row * rank + d];
-    return index < 0 ? index + x->dim[d] : index;
+    int64_t index;
+    memcpy(&index, (const char *)t->data + i * (int64_t)sizeof(index), sizeof(index));
+    if (index < -dim || index >= dim)
+        return -1;
+    return index < 0 ? index + dim : index;
 }
 
-static void bound(const struct shape *x, const int64_t *indices, int64_t rows, struct box *b)
-{
-    for (uint32_t d = 0; d < b->rank; d++) {
-        int64_t least = INT64_MAX, most = INT64_MIN;
-        for (int64_t row = 0; row < rows; row++) {
-            int64_t index = index_at(x, indices, row, b->rank, d);
-            least = MIN(least, index);
-            most = MAX(most, index);
-        }
-        b->begin[d] = least;
-        b->size[d] = most - least + 1;
-    }
-}
-
-/* Whether rows of indices go through the box in its order, each place once. */
-static bool is_box(const struct shape *x, const int64_t *indices, int64_t rows, const struct box *b)
+/* Sets the box from the first row of indices to the last one. */
+static bool bound(const struct shape *x, const struct ir_tensor *t, int64_t rows, struct box *b)
 {
     int64_t places = 1;
     for (uint32_t d = 0; d < b->rank; d++) {
-        if (b->begin[d] < 0 || b->begin[d] + b->size[d] > x->dim[d] || b->size[d] > rows / places)
+        int64_t last = place_at(t, (rows - 1) * b->rank + d, x->dim[d]);
+        b->begin[d] = place_at(t, d, x->dim[d]);
+        b->size[d] = last - b->begin[d] + 1;
+        if (b->begin[d] < 0 || b->size[d] < 1 || b->size[d] > rows / places)
             return false;
         places *= b->size[d];
     }
-    if (places != rows)
-        return false;
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t d = b->rank, left = row; d-- > 0; left /= b->size[d])
-            if (index_at(x, indices, row, b->rank, (uint32_t)d) != b->begin[d] + left % b->size[d])
-                return false;
-    return true;
+    return places == rows;
 }
 
-/* False: the indices are no such constant. */
+/* Indices that go through a box in its order, each place once. False: they are no such constant. */
 static bool read_constant(const struct rewrite *rw, const struct ir_node *n, struct box *b)
 {
     const struct shape *x = &ir_tensor(rw->graph, n->inputs[0])->shape;
@@ -71,11 +57,14 @@ static bool read_constant(const struct rewrite *rw, const struct ir_node *n, str
         !shape_elements(&t->shape, &count) || count == 0)
         return false;
     b->rank = (uint32_t)t->shape.dim[t->shape.rank - 1];
-    if (b->rank > x->rank)
-        return false;
     int64_t rows = (int64_t)(count / b->rank);
-    bound(x, t->data, rows, b);
-    return is_box(x, t->data, rows, b);
+    if (b->rank > x->rank || !bound(x, t, rows, b))
+        return false;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t d = b->rank, left = row; d-- > 0; left /= b->size[d])
+            if (place_at(t, row * b->rank + d, x->dim[d]) != b->begin[d] + left % b->size[d])
+                return false;
+    return true;
 }
 
 /* The constant that a tensor, but for an axis of 1 behind it, is expanded from; or IR_NONE. */
@@ -98,12 +87,11 @@ static uint32_t expanded_from(const struct rewrite *rw, uint32_t tensor)
                : IR_NONE;
 }
 
-/* Whether c, which is expanded to the grid, counts on along axis d alone. Gives the first
- * number. */
+/* Whether c, which is expanded to the grid, counts on along axis d alone, in places of a dimension
+ * of x. Gives the first one. */
 static bool counts_along(const struct ir_tensor *c, const struct shape *grid, uint32_t d,
-                         int64_t *first)
+                         int64_t dim, int64_t *first)
 {
-    const int64_t *data = c->data;
     size_t n;
     if (c->shape.rank > grid->rank || !shape_elements(&c->shape, &n) ||
         (int64_t)n != grid->dim[d] || n == 0)
@@ -111,10 +99,10 @@ static bool counts_along(const struct ir_tensor *c, const struct shape *grid, ui
     for (uint32_t k = 0; k < c->shape.rank; k++)
         if (c->shape.dim[k] != 1 && k + grid->rank - c->shape.rank != d)
             return false;
-    for (size_t i = 0; i < n; i++)
-        if (data[i] != data[0] + (int64_t)i)
+    *first = place_at(c, 0, dim);
+    for (int64_t i = 0; i < (int64_t)n; i++)
+        if (*first < 0 || place_at(c, i, dim) != *first + i)
             return false;
-    *first = data[0];
     return true;
 }
 
@@ -133,11 +121,9 @@ static bool read_grid(const struct rewrite *rw, const struct ir_node *n, struct 
     grid.rank--;
     for (uint32_t d = 0; d < b->rank; d++) {
         uint32_t c = expanded_from(rw, concat->inputs[d]);
-        if (c == IR_NONE || !counts_along(ir_tensor(rw->graph, c), &grid, d, &b->begin[d]))
-            return false;
-        b->begin[d] += b->begin[d] < 0 ? x->dim[d] : 0;
         b->size[d] = grid.dim[d];
-        if (b->begin[d] < 0 || b->size[d] > x->dim[d] || b->begin[d] > x->dim[d] - b->size[d])
+        if (c == IR_NONE ||
+            !counts_along(ir_tensor(rw->graph, c), &grid, d, x->dim[d], &b->begin[d]))
             return false;
     }
     return true;
@@ -150,51 +136,32 @@ struct parts {
     uint32_t list[IR_MAX_INPUTS], n;
 };
 
-/* Places from..to-1 of x along the axis, or x itself. */
-static uint32_t slice_of(struct rewrite *rw, const char *name, uint32_t x, uint32_t axis,
-                         int64_t from, int64_t to)
+static void add_part(struct parts *p, uint32_t part)
 {
-    const struct shape shape = ir_tensor(rw->graph, x)->shape;
-    int64_t starts[SHAPE_MAX_RANK] = {0}, ends[SHAPE_MAX_RANK], steps[SHAPE_MAX_RANK];
-    if (from == 0 && to == shape.dim[axis])
-        return x;
-    for (uint32_t d = 0; d < shape.rank; d++) {
-        ends[d] = shape.dim[d];
-        steps[d] = 1;
-    }
-    starts[axis] = from;
-    ends[axis] = to;
-    uint32_t node = rw_add_node(rw, IR_OP_SLICE, name, 1, &x);
-    if (node == IR_NONE)
-        return IR_NONE;
-    rw_set_ints(rw, node, IR_ATTR_STARTS, shape.rank, starts);
-    rw_set_ints(rw, node, IR_ATTR_ENDS, shape.rank, ends);
-    rw_set_ints(rw, node, IR_ATTR_STEPS, shape.rank, steps);
-    return rw_finish(rw, node);
+    assert(p->n < IR_MAX_INPUTS);
+    p->list[p->n++] = part;
 }
 
-static void add_part(struct rewrite *rw, struct parts *p, uint32_t x, uint32_t axis, int64_t from,
-                     int64_t to)
-{
-    if (from < to && p->n < IR_MAX_INPUTS)
-        p->list[p->n++] = slice_of(rw, p->name, x, axis, from, to);
-}
-
-/* The same, of x's operands if x is a concatenation along the axis that has few of them. */
+/* Adds places from..to-1 of x along the axis: operands of x if it is a concatenation along the axis
+ * that has few of them. Two more have room then. */
 static void add_range(struct rewrite *rw, struct parts *p, uint32_t x, uint32_t axis, int64_t from,
                       int64_t to)
 {
     uint32_t made = rw_made_by(rw, x, IR_OP_CONCAT);
+    if (from >= to)
+        return;
     if (made == IR_NONE || ir_attr_int(ir_node(rw->graph, made), IR_ATTR_AXIS) != (int64_t)axis ||
         ir_node(rw->graph, made)->n_inputs + p->n > IR_MAX_INPUTS - 2) {
-        add_part(rw, p, x, axis, from, to);
+        add_part(p, rw_add_slice(rw, p->name, x, axis, from, to));
         return;
     }
     int64_t at = 0;
     for (uint32_t i = 0; i < ir_node(rw->graph, made)->n_inputs && !rw->status; i++) {
         uint32_t part = rw_input(rw, made, i);
         int64_t size = ir_tensor(rw->graph, part)->shape.dim[axis];
-        add_part(rw, p, part, axis, MAX(from - at, 0), MIN(to - at, size));
+        int64_t begin = MAX(from - at, 0), end = MIN(to - at, size);
+        if (begin < end)
+            add_part(p, rw_add_slice(rw, p->name, part, axis, begin, end));
         at += size;
     }
 }
@@ -219,18 +186,10 @@ static void put_around(struct rewrite *rw, struct parts *p, uint32_t x, const ui
 static uint32_t put_inside(struct rewrite *rw, const char *name, uint32_t x, const uint32_t *axes,
                            uint32_t n, const struct box *b, uint32_t u)
 {
-    CLEANUP(cleanup_free) struct parts *p = calloc(1, sizeof(*p));
-    uint32_t axis = axes[0];
-    uint32_t row = slice_of(rw, name, x, axis, b->begin[axis], b->begin[axis] + b->size[axis]);
-    if (!p)
-        rw_fail(rw);
-    if (!p || row == IR_NONE)
-        return IR_NONE;
-    p->name = name;
-    put_around(rw, p, row, axes + 1, n - 1, b, u);
-    uint32_t node = rw->status ? IR_NONE : rw_add_node(rw, IR_OP_CONCAT, name, p->n, p->list);
-    if (node == IR_NONE)
-        return IR_NONE;
+    struct parts p = {.name = name};
+    int64_t begin = b->begin[axes[0]], end = begin + b->size[axes[0]];
+    put_around(rw, &p, rw_add_slice(rw, name, x, axes[0], begin, end), axes + 1, n - 1, b, u);
+    uint32_t node = rw_add_node(rw, IR_OP_CONCAT, name, p.n, p.list);
     rw_set_int(rw, node, IR_ATTR_AXIS, axes[1]);
     return rw_finish(rw, node);
 }
@@ -239,36 +198,26 @@ static void put_around(struct rewrite *rw, struct parts *p, uint32_t x, const ui
                        uint32_t n, const struct box *b, uint32_t u)
 {
     int64_t begin = b->begin[axes[0]], end = begin + b->size[axes[0]];
-    int64_t dim = ir_tensor(rw->graph, x)->shape.dim[axes[0]];
-    uint32_t middle = n > 1 ? put_inside(rw, p->name, x, axes, n, b, u) : u;
+    uint32_t middle = rw->status ? IR_NONE : n > 1 ? put_inside(rw, p->name, x, axes, n, b, u) : u;
     if (middle == IR_NONE)
         return;
     add_range(rw, p, x, axes[0], 0, begin);
-    if (p->n < IR_MAX_INPUTS)
-        p->list[p->n++] = middle;
-    add_range(rw, p, x, axes[0], end, dim);
+    add_part(p, middle);
+    add_range(rw, p, x, axes[0], end, ir_tensor(rw->graph, x)->shape.dim[axes[0]]);
 }
 
 static void put_into(struct rewrite *rw, uint32_t node, const struct box *b, const uint32_t *axes,
                      uint32_t n_axes)
 {
-    CLEANUP(cleanup_free) struct parts *p = calloc(1, sizeof(*p));
     const struct ir_node *n = ir_node(rw->graph, node);
     const struct shape shape = ir_tensor(rw->graph, n->inputs[0])->shape;
-    uint32_t x = n->inputs[0], u = n->inputs[2];
-    const char *name = n->name;
-    if (!p) {
-        rw_fail(rw);
+    struct parts p = {.name = n->name};
+    uint32_t x = n->inputs[0], u = shaped(rw, n->name, &shape, n->inputs[2], b);
+    put_around(rw, &p, x, axes, n_axes, b, u);
+    if (rw->status)
         return;
-    }
-    p->name = name;
-    u = shaped(rw, name, &shape, u, b);
-    if (u != IR_NONE)
-        put_around(rw, p, x, axes, n_axes, b, u);
-    if (rw->status || u == IR_NONE)
-        return;
-    rw_done(rw, "%s: slices around what is put there", name);
-    rw_become(rw, node, IR_OP_CONCAT, p->n, p->list);
+    rw_done(rw, "%s: slices around what is put there", p.name);
+    rw_become(rw, node, IR_OP_CONCAT, p.n, p.list);
     rw_set_int(rw, node, IR_ATTR_AXIS, axes[0]);
 }
 

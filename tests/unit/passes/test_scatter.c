@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scattering over boxes of a tensor. */
 #include "base/compiler.h"
+#include "engine/passes/pass.h"
 #include "tests/test.h"
+#include "tests/unit/passes/parse.h"
 #include "tests/unit/passes/rewrite_case.h"
 
 static const struct rewrite_case cases[] = {
@@ -105,8 +107,30 @@ static void scattering(void **state)
         rewrite_case_run(&cases[i]);
 }
 
+/* Such nodes are refused when they run. Here the least and the greatest index must not overflow. */
+static void indices_far_out_of_range(void **state)
+{
+    (void)state;
+    static int64_t rows[][2] = {{INT64_MIN, INT64_MAX}, {INT64_MAX, INT64_MIN}, {2, 3}, {-4, -3}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ir_graph *g = graph_parse("input x FP32[3,4]\n"
+                                         "input u FP32[2,4]\n"
+                                         "y = scatter_nd \"y\" (x, i INT64[2,1]=from 0, u)\n"
+                                         "output y\n");
+        struct pass_context ctx = {.boxes = true};
+        struct error err;
+        ir_tensor(g, ir_node(g, 0)->inputs[1])->data = rows[i];
+        assert_int_equal(pass_run(pass_find("scatter_boxes"), g, &ctx, &err), STATUS_OK);
+        assert_int_equal(ctx.rewrites, 0);
+        ir_graph_free(g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(scattering)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scattering),
+        cmocka_unit_test(indices_far_out_of_range),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
