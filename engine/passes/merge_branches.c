@@ -84,16 +84,22 @@ static bool find_scale(struct rewrite *rw, uint32_t tensor, struct branch *out)
 
 /* --- whether the one reads what the other reads --- */
 
+static int64_t taps_of(const struct window *w)
+{
+    int64_t n = 1;
+    for (uint32_t d = 0; d < w->dims; d++)
+        n *= w->kernel[d];
+    return n;
+}
+
 /* Sets taps[i] to the host's tap that reads what the guest's tap i reads. */
 static bool map_taps(const struct window *host, const struct window *guest, int64_t *taps,
                      int64_t *n)
 {
-    *n = 1;
-    for (uint32_t d = 0; d < guest->dims; d++) {
-        if (host->stride[d] != guest->stride[d] || *n > TAPS_MAX / guest->kernel[d])
+    *n = taps_of(guest);
+    for (uint32_t d = 0; d < guest->dims; d++)
+        if (*n > TAPS_MAX || host->stride[d] != guest->stride[d])
             return false;
-        *n *= guest->kernel[d];
-    }
     for (int64_t i = 0; i < *n; i++) {
         int64_t left = i, unit = 1;
         taps[i] = 0;
@@ -107,14 +113,6 @@ static bool map_taps(const struct window *host, const struct window *guest, int6
         }
     }
     return true;
-}
-
-static int64_t taps_of(const struct window *w)
-{
-    int64_t n = 1;
-    for (uint32_t d = 0; d < w->dims; d++)
-        n *= w->kernel[d];
-    return n;
 }
 
 /* --- the sum of weights --- */
