@@ -125,12 +125,12 @@ bool native_concat_make(struct native_op *op, const struct ir_graph *graph,
 {
     struct native_concat *c = &op->concat;
     uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
-    int64_t rows = 0;
+    int64_t rows = 0, run = 0;
     c->scaled = stored_any(graph, node);
     if (node->n_epilogue || (c->scaled && !all_scaled(graph, node)))
         return false;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
-        int64_t run = run_of(op, ir_tensor(graph, node->inputs[i]), axis, &rows);
+        run = run_of(op, ir_tensor(graph, node->inputs[i]), axis, &rows);
         if (run < 0)
             return false;
         c->row += run;
@@ -139,9 +139,7 @@ bool native_concat_make(struct native_op *op, const struct ir_graph *graph,
     c->blocks = (c->row + BLOCK_BYTES - 1) / BLOCK_BYTES;
     op->inputs_follow = true;
     op->units = rows * c->blocks;
-    bool pairs = c->inputs == 2 && !c->scaled && c->row == 8 &&
-                 run_of(op, ir_tensor(graph, node->inputs[0]), axis, &rows) == 4;
-    op->work = pairs ? run_pairs : run_concat;
+    op->work = c->inputs == 2 && !c->scaled && c->row == 8 && run == 4 ? run_pairs : run_concat;
     op->keep = keep_runs;
     return true;
 }

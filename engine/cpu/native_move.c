@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TRANSPOSE, GATHER and GATHER_ELEMENTS. A transpose that keeps rows whole copies them. Any other
- * transpose becomes a series of matrix transposes over the two dims that are dense in x and in y;
- * its elements must have four bytes; others are copied one by one.
+ * TRANSPOSE, GATHER and GATHER_ELEMENTS. A transpose of elements of four bytes that does not keep
+ * rows whole becomes a series of matrix transposes over the two dims that are dense in x and in y.
+ * Any other one is a strided copy (native_strided.c).
  */
 #include <string.h>
 
@@ -14,21 +14,6 @@ enum {
     BLOCK = 64,           /* columns of x (rows of y) in one unit */
     COPY_BYTES = 1 << 15, /* bytes in one unit of a long copy */
 };
-
-/* --- rows that stay rows --- */
-
-static void copy_rows(void *user, int64_t first, int64_t end)
-{
-    const struct native_op *op = user;
-    struct ref_walk w = op->walk;
-    ref_walk_seek(&w, first);
-    size_t bytes = (size_t)(w.row * op->size);
-    for (int64_t unit = first; unit < end; unit++) {
-        memcpy((char *)op->output + w.at[0] * op->size,
-               (const char *)op->inputs[0] + w.at[1] * op->size, bytes);
-        ref_walk_next(&w);
-    }
-}
 
 /* --- matrices --- */
 
@@ -50,15 +35,16 @@ static void transpose_blocks(void *user, int64_t first, int64_t end)
     }
 }
 
-/* Takes the dim along which x is dense out of the walk and makes it the matrix's columns. */
-static bool take_matrix(struct native_op *op)
+/* Takes the dim along which x is dense out of the walk, if there is one, and makes it the matrix's
+ * columns. */
+static void take_matrix(struct native_op *op)
 {
     struct ref_walk *w = &op->walk;
     uint32_t d = 0;
     while (d < w->rank && w->stride[1][d] != 1)
         d++;
     if (d == w->rank)
-        return false;
+        return;
     op->rows = w->row;
     op->x_row = w->step[1];
     op->cols = w->dim[d];
@@ -71,7 +57,6 @@ static bool take_matrix(struct native_op *op)
     }
     op->units = ref_walk_rows(w) * op->blocks;
     op->work = transpose_blocks;
-    return true;
 }
 
 bool native_transpose_make(struct native_op *op, const struct ir_graph *graph,
@@ -84,13 +69,10 @@ bool native_transpose_make(struct native_op *op, const struct ir_graph *graph,
     shape_strides(&x->shape, from);
     for (uint32_t d = 0; d < y->rank; d++)
         strides[1][d] = from[ir_attr_at(node, IR_ATTR_PERM, d)];
-    op->size = (int64_t)dtype_size(x->dtype);
-    if (!ref_walk_init(&op->walk, y, 2, strides))
+    if (!native_strided_make(op, x, y, strides, 0))
         return false;
-    if (op->walk.step[1] != 1)
-        return (op->size == 4 && take_matrix(op)) || native_strided_make(op, x, y, strides, 0);
-    op->units = ref_walk_rows(&op->walk);
-    op->work = copy_rows;
+    if (op->walk.step[1] != 1 && op->size == 4)
+        take_matrix(op);
     return true;
 }
 

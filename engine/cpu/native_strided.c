@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What reads x at steps of its own, or repeats it: SLICE with other steps than 1, EXPAND, TILE of
- * dims of one element, and the TRANSPOSE that is no series of matrices of four bytes.
+ * dims of one element, and each TRANSPOSE that is no series of matrices (native_move.c).
  */
 #include <string.h>
 
