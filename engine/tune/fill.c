@@ -326,10 +326,11 @@ static enum status run_option(struct tune_table *t, struct tune_entry *e, struct
     return remember(t, e, o, err);
 }
 
-/* At the end: remembers the times that are believed and counts the others. */
-static enum status keep(struct tune_table *t, const struct tune_entry *e, struct error *err)
+/* At the end, of options from `first` on: remembers times that are believed, counts the others. */
+static enum status keep(struct tune_table *t, const struct tune_entry *e, uint32_t first,
+                        struct error *err)
 {
-    for (uint32_t i = 0; i < e->n; i++) {
+    for (uint32_t i = first; i < e->n; i++) {
         const struct tune_option *o = &e->options[i];
         if (!o->ran)
             continue;
@@ -396,9 +397,10 @@ static enum status run_again(struct tune_table *t, struct tune_entry *e, struct 
 }
 
 /* One more round for the times that are not believed; *open: there were some. */
-static enum status doubt(struct tune_table *t, struct tune_entry *e, bool *open, struct error *err)
+static enum status doubt(struct tune_table *t, struct tune_entry *e, uint32_t first, bool *open,
+                         struct error *err)
 {
-    for (uint32_t i = 0; i < e->n; i++) {
+    for (uint32_t i = first; i < e->n; i++) {
         if (tune_believed(&e->options[i]))
             continue;
         *open = true;
@@ -407,17 +409,24 @@ static enum status doubt(struct tune_table *t, struct tune_entry *e, bool *open,
     return STATUS_OK;
 }
 
-enum status tune_fill_entry(struct tune_table *t, struct tune_entry *e, struct error *err)
+/* Some rounds of that; then the times are kept. */
+static enum status settle(struct tune_table *t, struct tune_entry *e, uint32_t first,
+                          struct error *err)
 {
     bool open = true;
+    for (uint32_t i = 0; i < AGAIN_ROUNDS && open; i++) {
+        open = false;
+        TRY(doubt(t, e, first, &open, err));
+    }
+    return keep(t, e, first, err);
+}
+
+enum status tune_fill_entry(struct tune_table *t, struct tune_entry *e, struct error *err)
+{
     if (e->filled && (e->n == 0 || !none_works(e)))
         return STATUS_OK;
     TRY(fill_entry(t, e, err));
-    for (uint32_t i = 0; i < AGAIN_ROUNDS && open; i++) {
-        open = false;
-        TRY(doubt(t, e, &open, err));
-    }
-    return keep(t, e, err);
+    return settle(t, e, 0, err);
 }
 
 /* Compiles what was listed last, from option `first` on, and times it. */
@@ -441,14 +450,10 @@ static enum status fill_last(struct tune_table *t, struct tune_entry *e, uint32_
         if (!is_open(e, o))
             continue;
         tune_table_report(t)->timed++;
-        for (uint32_t round = 0; round < 2 && (round == 0 || !tune_believed(o)); round++)
-            TRY(run_option(t, e, o, err));
-        tune_table_report(t)->disturbed += !tune_believed(o);
-        if (tune_believed(o))
-            TRY(remember(t, e, o, err));
+        TRY(run_option(t, e, o, err));
     }
     tune_table_progress(t, e, e->n - first);
-    return STATUS_OK;
+    return settle(t, e, first, err);
 }
 
 enum status tune_fill_without(struct tune_table *t, struct tune_entry *e, uint32_t held,
@@ -571,7 +576,7 @@ static enum status time_all(struct tune_table *t, struct error *err)
     for (uint32_t i = 0; i < AGAIN_ROUNDS && open && spent(t) < most; i++) {
         open = false;
         for (e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
-            TRY(doubt(t, e, &open, err));
+            TRY(doubt(t, e, 0, &open, err));
     }
     return STATUS_OK;
 }
@@ -580,7 +585,7 @@ static enum status time_all(struct tune_table *t, struct error *err)
 static enum status keep_all(struct tune_table *t, struct error *err)
 {
     for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
-        TRY(keep(t, e, err));
+        TRY(keep(t, e, 0, err));
     return STATUS_OK;
 }
 
