@@ -210,8 +210,8 @@ static enum status fits_check(struct builder *b, const struct ir_graph *graph, s
 }
 
 /* Imports the profile's graph and tunes it, or *joined, as build_tune_pairs does. *again: there is
- * none, because a convolution with its pool has to be two nodes (watch.h), which `import` says from
- * here on, as it does for the profiles to come. */
+ * no graph yet, because a convolution and its pool have to be two nodes (watch.h). `import` says so
+ * from here on, and so do the options of the profiles to come. */
 static enum status tune_profile(struct builder *b, struct build_options *import,
                                 const struct tune_options *options, struct tune_report *report,
                                 struct plan_profile *out, struct ir_graph **graph,

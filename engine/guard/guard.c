@@ -23,7 +23,7 @@ static const uint64_t many_bytes = (uint64_t)16 << 30;
 
 #define MARGIN      0.9  /* what is held back should be enough */
 #define MODELS_OWN  1e-3 /* an error that is far below what rounding to 8 bits costs */
-#define HEAVY_SAVES 7.0  /* times what it takes */
+#define HEAVY_SAVES 7.0  /* that 16 bits save of heavy work, in times what they take */
 #define LEAST_RATIO 0.4  /* by which a round makes the model's error smaller at most */
 
 /* A layer that is held back. */
