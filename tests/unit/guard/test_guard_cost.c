@@ -139,14 +139,36 @@ static void what_turns_out_dear_is_let_go(void **state UNUSED)
     engine_device_close(cpu);
 }
 
+/* So it is where the bound is kept by it. */
+static void what_is_enough_and_dear_is_let_go(void **state UNUSED)
+{
+    struct device *cpu = net_device();
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = net_input(g, (int64_t[]){4, 32, 0});
+    net_output(g, add_alike(g, unary(g, "dear", IR_UNARY_TANH, x), 1));
+    mock_script(device)->no_wide_op = IR_OP_UNARY;
+    mock_script(device)->wide_apart = true;
+    mock_script(device)->cost = unary_is_dear;
+    mock_script(device)->wrong_node = "dear";
+    mock_script(device)->wrong_tactic = "FP16";
+    mock_script(device)->factor = 0.999F;
+    ear.level = LOG_INFO;
+    open_sparing(1.1e-3, 0.5);
+    tune_beside(g, PRECISION_F16, cpu);
+    assert_non_null(strstr(heard, "let go"));
+    assert_int_equal(report.n_held, 0);
+    assert_true(report.beyond);
+    ir_graph_free(g);
+    engine_device_close(cpu);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(the_whole_is_held_within_the_bound),
-        TEST(no_more_is_lost_than_the_bound_is_worth),
-        TEST(what_was_not_timed_is_not_cheap),
-        TEST(what_turns_out_dear_is_let_go),
+        TEST(the_whole_is_held_within_the_bound), TEST(no_more_is_lost_than_the_bound_is_worth),
+        TEST(what_was_not_timed_is_not_cheap),    TEST(what_turns_out_dear_is_let_go),
+        TEST(what_is_enough_and_dear_is_let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
