@@ -17,7 +17,7 @@ static const char introduction[] =
     "Importers map to these ops, passes rewrite among them, and every backend is judged by the\n"
     "reference in `kernels/cpu/`. A fusion adds an epilogue to a node, not an op for a\n"
     "combination, unless values between its parts are not to leave a kernel (`attention`, `mlp`,\n"
-    "`conv_pool`, `conv_pair`, `embed`).\n"
+    "`conv_pool`, `conv_pair`, `conv_chain`, `embed`).\n"
     "Everything is static: if ONNX passes integers about shapes as a tensor (axes, pads, starts,\n"
     "sizes), the importer resolves them, and they are an attribute here. Plans store the numbers\n"
     "of ops, attributes and functions.\n"

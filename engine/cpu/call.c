@@ -104,6 +104,28 @@ static enum status run_conv_pair(const struct call *c)
     return STATUS_OK;
 }
 
+static enum status run_conv_chain(const struct call *c)
+{
+    const int64_t strides[2] = {ir_attr_at(c->node, IR_ATTR_STRIDES, 0),
+                                ir_attr_at(c->node, IR_ATTR_STRIDES, 1)};
+    ref_conv_chain(&(struct ref_chain){
+        .strides = strides,
+        .x = &c->in[0],
+        .w = &c->in[1],
+        .x2 = optional(c, IR_CHAIN_X2),
+        .w2 = optional(c, IR_CHAIN_W2),
+        .b = optional(c, IR_CHAIN_BIAS),
+        .z = optional(c, IR_CHAIN_RESIDUAL),
+        .v = &c->in[IR_CHAIN_NEXT],
+        .a = optional(c, IR_CHAIN_NEXT_BIAS),
+        .y = &c->out[0],
+        .t = &c->out[1],
+        .relu = {ir_attr_at(c->node, IR_ATTR_FUNCS, 0) == IR_UNARY_RELU,
+                 ir_attr_at(c->node, IR_ATTR_FUNCS, 1) == IR_UNARY_RELU},
+    });
+    return STATUS_OK;
+}
+
 static enum status run_deconv(const struct call *c)
 {
     struct ref_window win;

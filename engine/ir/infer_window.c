@@ -143,24 +143,60 @@ static enum status check_pointwise(const struct infer *in, uint32_t x_input)
     return STATUS_OK;
 }
 
-enum status infer_conv_pair(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+/* The second source, read at steps, adds to the first one's outputs: m channels of x's images. */
+static enum status check_second(const struct infer *in, uint32_t x2_input, int64_t m)
 {
     int64_t strides[2];
-    TRY(check_pointwise(in, 0));
-    TRY(check_pointwise(in, 2));
+    TRY(check_pointwise(in, x2_input));
     TRY(infer_ints(in, IR_ATTR_STRIDES, 2, strides));
-    const struct shape *x = &infer_input(in, 0)->shape, *x2 = &infer_input(in, 2)->shape;
-    int64_t m = infer_input(in, 1)->shape.dim[0];
-    bool fit = x->dim[0] == x2->dim[0] && infer_input(in, 3)->shape.dim[0] == m;
+    const struct shape *x = &infer_input(in, 0)->shape, *x2 = &infer_input(in, x2_input)->shape;
+    bool fit = x->dim[0] == x2->dim[0] && infer_input(in, x2_input + 1)->shape.dim[0] == m;
     for (uint32_t d = 0; d < 2; d++)
         fit = fit && x2->dim[2 + d] > 0 && (x2->dim[2 + d] - 1) / strides[d] + 1 == x->dim[2 + d];
     char xs[SHAPE_TEXT_MAX], ys[SHAPE_TEXT_MAX];
     if (!fit)
         return infer_fail(in, "sources %s and %s, or their outputs, do not fit each other",
                           shape_format(x, xs), shape_format(x2, ys));
-    TRY(infer_vector(in, 4, m));
+    return STATUS_OK;
+}
+
+enum status infer_conv_pair(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    TRY(check_pointwise(in, 0));
+    int64_t m = infer_input(in, 1)->shape.dim[0];
+    TRY(check_second(in, IR_PAIR_X2, m));
+    TRY(infer_vector(in, IR_PAIR_BIAS, m));
     infer_like_first(in, out, n_out);
     out->shape.dim[1] = m;
+    return STATUS_OK;
+}
+
+enum status infer_conv_chain(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    int64_t funcs[2];
+    TRY(infer_ints(in, IR_ATTR_FUNCS, 2, funcs));
+    TRY(check_pointwise(in, 0));
+    int64_t m = infer_input(in, 1)->shape.dim[0];
+    const struct shape *v = &infer_input(in, IR_CHAIN_NEXT)->shape;
+    const struct ir_tensor *z = infer_input(in, IR_CHAIN_RESIDUAL);
+    if (!infer_input(in, IR_CHAIN_X2) != !infer_input(in, IR_CHAIN_W2))
+        return infer_fail(in, "has a second source without weights, or weights without it");
+    if (infer_input(in, IR_CHAIN_X2))
+        TRY(check_second(in, IR_CHAIN_X2, m));
+    TRY(infer_vector(in, IR_CHAIN_BIAS, m));
+    infer_like_first(in, out, n_out);
+    out[0].shape.dim[1] = m;
+    char ys[SHAPE_TEXT_MAX], zs[SHAPE_TEXT_MAX];
+    if (z && !shape_equal(&z->shape, &out[0].shape))
+        return infer_fail(in, "residual is %s, not %s", shape_format(&z->shape, zs),
+                          shape_format(&out[0].shape, ys));
+    if (v->rank != 4 || v->dim[1] != m || v->dim[2] != 1 || v->dim[3] != 1)
+        return infer_fail(in, "weights %s do not fit input %s", shape_format(v, zs),
+                          shape_format(&out[0].shape, ys));
+    TRY(infer_vector(in, IR_CHAIN_NEXT_BIAS, v->dim[0]));
+    out[1] = out[0];
+    out[1].shape.dim[1] = v->dim[0];
+    *n_out = 2;
     return STATUS_OK;
 }
 

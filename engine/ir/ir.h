@@ -226,6 +226,17 @@ uint32_t ir_node_input_add(struct ir_graph *graph, uint32_t node, uint32_t tenso
 /* Inputs of a CONV_PAIR, behind the first source and its weights. */
 enum { IR_PAIR_X2 = 2, IR_PAIR_W2 = 3, IR_PAIR_BIAS = 4 };
 
+/* Those of a CONV_CHAIN: the next convolution's weights and bias are NEXT and NEXT_BIAS. */
+enum {
+    IR_CHAIN_NEXT = 2,
+    IR_CHAIN_X2 = 3,
+    IR_CHAIN_W2 = 4,
+    IR_CHAIN_BIAS = 5,
+    IR_CHAIN_RESIDUAL = 6,
+    IR_CHAIN_NEXT_BIAS = 7,
+    IR_CHAIN_INPUTS = 8
+};
+
 /* The tables of an EMBED: number k is input 2 k, and input 2 k + 1 its indices. IR_NONE: the node
  * has no such table, or the table has no indices. */
 enum { IR_EMBED_TABLES = 3 };

@@ -27,7 +27,7 @@ enum ir_class {
 const char *ir_class_name(enum ir_class class); /* "a float" */
 
 enum {
-    IR_OPERANDS_MAX = 8, /* in a row, with the one that ends it */
+    IR_OPERANDS_MAX = 9, /* in a row, with the one that ends it */
     IR_OP_ATTRS_MAX = 12,
 
     /* of an operand */

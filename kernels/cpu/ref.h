@@ -227,6 +227,16 @@ void ref_conv_pair(const int64_t *strides, const struct tensor_view *x, const st
                    const struct tensor_view *x2, const struct tensor_view *w2,
                    const struct tensor_view *b, const struct tensor_view *y);
 
+/* y = f(conv(x, w) + conv(x2, w2) + b + z) as above, x2, w2, b and z NULL or of these shapes, and
+ * t[N,K,h,w] = g(conv(y, v) + a), v[K,M,1,1], a[K] or NULL. relu: whether f, and g, is ReLU; else
+ * they are the identity. Floats. */
+struct ref_chain {
+    const int64_t *strides;
+    const struct tensor_view *x, *w, *x2, *w2, *b, *z, *v, *a, *y, *t;
+    bool relu[2];
+};
+void ref_conv_chain(const struct ref_chain *c);
+
 /* y[..,M,N] = alpha a b + bias[N] (or NULL); the flags say that the last two dims are swapped. */
 void ref_matmul(bool trans_a, bool trans_b, double alpha, const struct tensor_view *a,
                 const struct tensor_view *b, const struct tensor_view *bias,

@@ -68,6 +68,9 @@ static const char *const cases[IR_OP_COUNT_] = {
                         "pads=1,1,1,1 then relu",
     [IR_OP_CONV_PAIR] = "y = conv_pair \"n\" (x FP32[1,2,2,2], w FP32[3,2,1,1], z FP32[1,1,3,4], v "
                         "FP32[3,1,1,1], b FP32[3]) strides=2,2 then relu",
+    [IR_OP_CONV_CHAIN] = "y, t = conv_chain \"n\" (x FP32[1,2,2,2], w FP32[3,2,1,1], u "
+                         "FP32[2,3,1,1], z FP32[1,1,3,4], v FP32[3,1,1,1], b FP32[3], "
+                         "r FP32[1,3,2,2], a FP32[2]) strides=2,2 funcs=1,1",
     [IR_OP_EMBED] = "y = embed \"n\" (x FP32[2,3], i INT64[2,2]=0, z FP32[4,3], j INT64[2]=0, "
                     "v FP32[1,3], k INT64[2,1]=0)",
     [IR_OP_PLUGIN] = "y = plugin \"n\" (x FP32[2,3]) words=" SAMPLE_WORDS,
