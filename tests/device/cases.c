@@ -567,6 +567,7 @@ const struct case_kind case_kinds[] = {
     {"conv-wide", make_conv_wide},
     {"conv-stem", make_stem},
     {"conv-pair", make_conv_pair},
+    {"conv-chain", make_conv_chain},
     {"conv-pool", make_stem_pool},
     {"conv-depthwise", make_depthwise},
     {"conv-grouped", make_grouped},

@@ -260,3 +260,55 @@ bool make_conv_pair(struct ir_graph *g, uint64_t *random)
     return node != IR_NONE && ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&
            finish(g, node) && (chance(random, 30) || add_unary(g, IR_UNARY_RELU, 0, 0));
 }
+
+/* Gives the chain's other inputs where it has them, and the number of all. */
+static uint32_t chain_inputs(struct ir_graph *g, uint64_t *random, struct shape y, int64_t next,
+                             const int64_t *strides, uint32_t in[IR_CHAIN_INPUTS])
+{
+    bool two = chance(random, 35), residual = !two && chance(random, 70);
+    int64_t m = y.dim[1], d = PICK(random, 16, 64, 72, 128);
+    int64_t rest[2] = {between(random, 0, strides[0] - 1), between(random, 0, strides[1] - 1)};
+    uint32_t n = IR_CHAIN_INPUTS;
+    for (uint32_t i = IR_CHAIN_X2; i < IR_CHAIN_INPUTS; i++)
+        in[i] = IR_NONE;
+    if (two) {
+        in[IR_CHAIN_X2] = add_input(g, DTYPE_F32,
+                                    DIMS(y.dim[0], d, (y.dim[2] - 1) * strides[0] + 1 + rest[0],
+                                         (y.dim[3] - 1) * strides[1] + 1 + rest[1]));
+        in[IR_CHAIN_W2] = add_constant(g, random, DIMS(m, d, 1, 1), 1.2 / sqrt((double)d));
+    }
+    if (chance(random, 80))
+        in[IR_CHAIN_BIAS] = add_constant(g, random, DIMS(m), 0.5);
+    if (residual)
+        in[IR_CHAIN_RESIDUAL] = add_input(g, DTYPE_F32, y);
+    if (chance(random, 80))
+        in[IR_CHAIN_NEXT_BIAS] = add_constant(g, random, DIMS(next), 0.5);
+    while (in[n - 1] == IR_NONE)
+        n--;
+    return n;
+}
+
+/* The end of a residual block, of one source with a residual or without, or of two, and the next
+ * block's first convolution. */
+bool make_conv_chain(struct ir_graph *g, uint64_t *random)
+{
+    struct shape x = DIMS(between(random, 1, 3), PICK(random, 16, 64, 72, 128),
+                          between(random, 1, 9), between(random, 1, 9));
+    struct shape y = x;
+    int64_t c = x.dim[1], m = PICK(random, 64, 128, 256, 272, 512);
+    int64_t k = PICK(random, 16, 48, 64, 128);
+    int64_t strides[2] = {between(random, 1, 2), between(random, 1, 3)};
+    int64_t funcs[2] = {chance(random, 70) ? IR_UNARY_RELU : IR_UNARY_IDENTITY,
+                        chance(random, 70) ? IR_UNARY_RELU : IR_UNARY_IDENTITY};
+    y.dim[1] = m;
+    uint32_t in[IR_CHAIN_INPUTS] = {
+        add_input(g, DTYPE_F32, x),
+        add_constant(g, random, DIMS(m, c, 1, 1), 1.2 / sqrt((double)c)),
+        add_constant(g, random, DIMS(k, m, 1, 1), 1.2 / sqrt((double)m)),
+    };
+    uint32_t n = chain_inputs(g, random, y, k, strides, in);
+    uint32_t node = ir_node_add(g, IR_OP_CONV_CHAIN, "chain", n, in);
+    return node != IR_NONE &&
+           (in[IR_CHAIN_X2] == IR_NONE || ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides)) &&
+           ir_attr_set_ints(g, node, IR_ATTR_FUNCS, 2, funcs) && finish(g, node);
+}

@@ -240,6 +240,36 @@ PAIR_LAYER(128, 256, 512, 28, 2)
 PAIR_LAYER(256, 512, 1024, 14, 2)
 PAIR_LAYER(512, 1024, 2048, 7, 2)
 
+/* Ends of blocks, C channels of SIDE x SIDE images to M, with a residual, or with a second source
+ * of D channels, and the next block's first layer to K. */
+static bool sized_chain(struct ir_graph *g, uint64_t *random, int64_t n, int64_t side, int64_t c,
+                        int64_t d, int64_t m, int64_t k)
+{
+    static const int64_t funcs[2] = {IR_UNARY_RELU, IR_UNARY_RELU};
+    uint32_t in[IR_CHAIN_INPUTS] = {
+        add_input(g, DTYPE_F32, DIMS(n, c, side, side)),
+        add_constant(g, random, DIMS(m, c, 1, 1), 1.2 / sqrt((double)c)),
+        add_constant(g, random, DIMS(k, m, 1, 1), 1.2 / sqrt((double)m)),
+        d ? add_input(g, DTYPE_F32, DIMS(n, d, side, side)) : IR_NONE,
+        d ? add_constant(g, random, DIMS(m, d, 1, 1), 1.2 / sqrt((double)d)) : IR_NONE,
+        add_constant(g, random, DIMS(m), 0.5),
+        d ? IR_NONE : add_input(g, DTYPE_F32, DIMS(n, m, side, side)),
+        add_constant(g, random, DIMS(k), 0.5),
+    };
+    uint32_t node = ir_node_add(g, IR_OP_CONV_CHAIN, "chain", IR_CHAIN_INPUTS, in);
+    return node != IR_NONE && ir_attr_set_ints(g, node, IR_ATTR_FUNCS, 2, funcs) && finish(g, node);
+}
+
+#define CHAIN_LAYER(C, D, M, K, SIDE)                                                              \
+    static bool sized_chain_##C##_##D##_##K(struct ir_graph *g, uint64_t *random, int64_t batch)   \
+    {                                                                                              \
+        return sized_chain(g, random, batch, SIDE, C, D, M, K);                                    \
+    }
+CHAIN_LAYER(64, 0, 256, 64, 56)
+CHAIN_LAYER(64, 0, 256, 128, 56)
+CHAIN_LAYER(128, 0, 512, 128, 28)
+CHAIN_LAYER(64, 64, 256, 64, 56)
+
 static bool sized_conv_strided(struct ir_graph *g, uint64_t *random, int64_t batch)
 {
     return sized_conv(g, random, batch, 256, 512, 56, 1, 2, 1);
@@ -292,6 +322,10 @@ const struct case_sized case_sizes[] = {
     {"pair 128, 256/2>512 @28 + relu", sized_pair_128, 2 * 384.0 * 512 * 28 * 28},
     {"pair 256, 512/2>1024 @14 + relu", sized_pair_256, 2 * 768.0 * 1024 * 14 * 14},
     {"pair 512, 1024/2>2048 @7 + relu", sized_pair_512, 2 * 1536.0 * 2048 * 7 * 7},
+    {"chain 64>256>64 @56", sized_chain_64_0_64, 2 * 128.0 * 256 * 56 * 56},
+    {"chain 64>256>128 @56", sized_chain_64_0_128, 2 * 192.0 * 256 * 56 * 56},
+    {"chain 128>512>128 @28", sized_chain_128_0_128, 2 * 256.0 * 512 * 28 * 28},
+    {"chain pair 64+64>256>64 @56", sized_chain_64_64_64, 2 * 192.0 * 256 * 56 * 56},
     {"product 128x768x3072", sized_product, 2 * 128.0 * 768 * 3072},
     {"product 128x768x3072 + gelu", sized_product_gelu, 2 * 128.0 * 768 * 3072},
     {"product 128x3072x768 + sum", sized_product_sum, 2 * 128.0 * 768 * 3072},

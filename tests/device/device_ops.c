@@ -367,12 +367,13 @@ static uint32_t check_all(const struct options *o, struct trial *trial, uint32_t
 static enum status sized_ranges(struct ir_graph *g, enum dtype bytes)
 {
     enum status status = ranged_inputs(g, 0, bytes, NULL);
-    const struct ir_tensor *y = ir_tensor(g, g->outputs[0]);
-    float *zeros = calloc(1, y->bytes + 1);
-    if (!status && zeros)
-        status = ranged_output(g, g->outputs[0], zeros, 0, bytes, NULL);
-    free(zeros);
-    return zeros ? status : STATUS_RESOURCE_EXHAUSTED;
+    for (uint32_t i = 0; i < g->n_outputs && !status; i++) {
+        float *zeros = calloc(1, ir_tensor(g, g->outputs[i])->bytes + 1);
+        status = zeros ? ranged_output(g, g->outputs[i], zeros, 0, bytes, NULL)
+                       : STATUS_RESOURCE_EXHAUSTED;
+        free(zeros);
+    }
+    return status;
 }
 
 static struct ir_graph *sized_new(const struct case_sized *kind, int64_t batch, enum dtype bytes)

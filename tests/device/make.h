@@ -122,6 +122,7 @@ bool make_sample(struct ir_graph *g, uint64_t *random);
 bool make_roi_pool(struct ir_graph *g, uint64_t *random);
 bool make_stem_pool(struct ir_graph *g, uint64_t *random);
 bool make_conv_pair(struct ir_graph *g, uint64_t *random);
+bool make_conv_chain(struct ir_graph *g, uint64_t *random);
 bool make_conv_odd(struct ir_graph *g, uint64_t *random);
 bool make_deconv(struct ir_graph *g, uint64_t *random);
 bool sized_resize(struct ir_graph *g, uint64_t *random, int64_t batch);

@@ -4,8 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "engine/quant/weights.h"
 #include "engine/stored.h"
+#include "kernels/cpu/ref.h"
 #include "tests/device/make.h"
 
 static size_t elements(const struct shape *shape)
@@ -95,25 +97,31 @@ static void round_constant(struct ir_graph *g, uint32_t constant, bool made)
         ranged_round(ir_scale(g, w->range), &w->shape, (float *)(uintptr_t)w->data);
 }
 
-/* As the two convolutions had it before they became one node. */
-static enum status round_pair(struct ir_graph *g, enum dtype bytes, struct error *err)
+/* As the convolutions had it before they became one node. */
+static enum status round_all(struct ir_graph *g, enum dtype bytes, uint32_t n, const uint32_t *at,
+                             struct error *err)
 {
     const struct ir_node *node = ir_node(g, 0);
-    for (uint32_t i = 1; i <= 3; i += 2) {
+    for (uint32_t i = 0; i < n; i++) {
         bool made = false;
-        TRY(quant_constant_range(g, node->inputs[i], 0, bytes, &made, err));
-        round_constant(g, node->inputs[i], made);
+        if (at[i] >= node->n_inputs || node->inputs[at[i]] == IR_NONE)
+            continue;
+        TRY(quant_constant_range(g, node->inputs[at[i]], 0, bytes, &made, err));
+        round_constant(g, node->inputs[at[i]], made);
     }
     return STATUS_OK;
 }
 
 static enum status round_weights(struct ir_graph *g, enum dtype bytes, struct error *err)
 {
+    static const uint32_t of_pair[] = {1, IR_PAIR_W2}, of_chain[] = {1, IR_CHAIN_NEXT, IR_CHAIN_W2};
     const struct ir_node *node = ir_node(g, 0);
     uint32_t data = quant_product_data(g, node);
     bool made = false;
     if (node->op == IR_OP_CONV_PAIR)
-        return round_pair(g, bytes, err);
+        return round_all(g, bytes, ARRAY_LEN(of_pair), of_pair, err);
+    if (node->op == IR_OP_CONV_CHAIN)
+        return round_all(g, bytes, ARRAY_LEN(of_chain), of_chain, err);
     if (data == IR_NONE)
         return STATUS_OK;
     TRY(quant_weights_range(g, 0, bytes, &made, err));
@@ -153,6 +161,33 @@ enum status ranged_output(struct ir_graph *g, uint32_t output, const float *valu
         most = isfinite(values[i]) ? fmaxf(most, fabsf(values[i])) : most;
     return give_any(g, output, exp2f(floorf(log2f(fmaxf(most, 1e-3F) / 100))), seed ? seed + 77 : 0,
                     bytes, err);
+}
+
+bool ranged_follows(const struct ir_graph *g, uint32_t output)
+{
+    return ir_node(g, 0)->op == IR_OP_CONV_CHAIN && output == 1;
+}
+
+static struct tensor_view view_of(const struct ir_graph *g, uint32_t tensor, const void *data)
+{
+    const struct ir_tensor *t = ir_tensor(g, tensor);
+    return (struct tensor_view){t->dtype, t->shape, (void *)(uintptr_t)(data ? data : t->data)};
+}
+
+void ranged_follow(const struct ir_graph *g, const float *first, float *values)
+{
+    const struct ir_node *node = ir_node(g, 0);
+    const struct ref_window one = {
+        .rank = 2, .kernel = {1, 1}, .strides = {1, 1}, .dilations = {1, 1}};
+    bool biased = node->n_inputs > IR_CHAIN_NEXT_BIAS;
+    const struct tensor_view y = view_of(g, node->outputs[0], first),
+                             t = view_of(g, node->outputs[1], values),
+                             v = view_of(g, node->inputs[IR_CHAIN_NEXT], NULL),
+                             a = biased ? view_of(g, node->inputs[IR_CHAIN_NEXT_BIAS], NULL) : v;
+    ref_conv(&one, 1, &y, &v, biased ? &a : NULL, &t);
+    for (size_t i = 0; i < elements(&t.shape); i++)
+        if (ir_attr_at(node, IR_ATTR_FUNCS, 1) == IR_UNARY_RELU)
+            values[i] = fmaxf(values[i], 0);
 }
 
 enum status ranged_copy(const struct ir_graph *from, struct ir_graph *to, struct error *err)

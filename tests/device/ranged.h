@@ -16,6 +16,10 @@ enum status ranged_inputs(struct ir_graph *graph, uint64_t seed, enum dtype byte
 /* Gives a range to an output of which these are the values, unless it follows from the inputs. */
 enum status ranged_output(struct ir_graph *graph, uint32_t output, const float *values,
                           uint64_t seed, enum dtype bytes, struct error *err);
+/* Whether a kernel makes this output of the first one as that is stored (CONV_CHAIN's second one);
+ * and what it should be, given the numbers that the first one holds. */
+bool ranged_follows(const struct ir_graph *graph, uint32_t output);
+void ranged_follow(const struct ir_graph *graph, const float *first, float *values);
 /* Gives the tensors of another graph of the case the same ranges and constants. */
 enum status ranged_copy(const struct ir_graph *from, struct ir_graph *to, struct error *err);
 /* Rounds n numbers to those that the scale has. */
