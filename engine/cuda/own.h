@@ -4,6 +4,7 @@
 #define INFERD_ENGINE_CUDA_OWN_H
 
 #include "engine/cuda/cuda.h"
+#include "kernels/cuda/kernels_hopper.h"
 
 /* The view that a tactic would give the tensor: in this layout, and of the type that
  * own_type says. */

@@ -140,7 +140,12 @@
       "INT8 weights, channels of multiples of 16; Relu and limits inside")                         \
     F(30, OWN_EMBED, own_embed, "own embed", "own",                                                \
       OP(EMBED),                                                                                   \
-      "floats; rows of any width; ids and rows repeat along dimensions before or behind their own")
+      "floats; rows of any width; ids and rows repeat along dimensions before or behind their own")\
+    F(31, OWN_CHAIN, own_chain, "own chain", "own",                                                \
+      OP(CONV_CHAIN),                                                                              \
+      "INT8 or UINT8 by scales on Hopper, the same for sources and the first result; constant "    \
+      "INT8 weights, channels of multiples of 16: of sources 128 in all, to 256 and from there "   \
+      "to 128, or 512 and 128; a residual, Relu")
 /* clang-format on */
 
 enum cuda_family_id {

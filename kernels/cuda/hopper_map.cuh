@@ -4,6 +4,7 @@
 #define INFERD_KERNELS_CUDA_HOPPER_MAP_CUH
 
 #include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/kernels_hopper.h"
 
 enum { HOPPER_RANK_MAX = 5 };
 

@@ -20,7 +20,7 @@ static const struct cuda_family *const families[] = {
     &cuda_family_lt_bytes,      &cuda_family_lt_f8,     &cuda_family_plugin,
     &cuda_family_own_product,   &cuda_family_lt_head,   &cuda_family_own_matmul,
     &cuda_family_own_scaled,    &cuda_family_own_mlp,   &cuda_family_own_stem,
-    &cuda_family_own_pair,      &cuda_family_own_embed,
+    &cuda_family_own_pair,      &cuda_family_own_embed, &cuda_family_own_chain,
 };
 
 /* --- functions of the module and of CUDA that the families and plugins call --- */

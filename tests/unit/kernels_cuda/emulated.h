@@ -7,6 +7,7 @@
 #define INFERD_TESTS_UNIT_KERNELS_CUDA_EMULATED_H
 
 #include "engine/cuda/device.h"
+#include "kernels/cuda/kernels_hopper.h"
 #include "tests/device/trial.h"
 
 extern const struct backend backend_emulated;

@@ -8,6 +8,7 @@
 
 #include "base/compiler.h"
 #include "base/op_enums.h"
+#include "kernels/cuda/kernels_hopper.h"
 #include "tests/unit/kernels_cuda/array.h"
 #include "tests/unit/kernels_cuda/left_out.h"
 #include "tests/unit/kernels_cuda/probe.h"

@@ -6,7 +6,7 @@
 #include "base/compiler.h"
 #include "base/mlp.h"
 #include "engine/tune/tune.h"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/kernels_hopper.h"
 #include "tests/device/ranged.h"
 #include "tests/unit/kernels_cuda/emulated.h"
 #include "tests/test.h"
@@ -201,7 +201,7 @@ static uint32_t count_ranged(struct emulated *b, const char *name, enum dtype by
 {
     struct error err = {0};
     uint32_t n = 0;
-    for (uint64_t seed = 1; seed <= 16; seed++) {
+    for (uint64_t seed = 1; seed <= 64; seed++) {
         struct subject subject;
         if (subject_init_ranged(&subject, case_new(kind_of(name), seed), seed, bytes, &err))
             fail_msg("%s", err.text);
@@ -228,6 +228,19 @@ static void bytes_unasked(void **state)
         count_ranged(&b, "conv-pair", DTYPE_I8, CUDA_FAMILY_OWN_PAIR, KERNEL_TILE_SPLIT);
     print_message("%u of FP8, %u wide; %u of two sources, %u split\n", f8, wide, pairs, splits);
     assert_true(f8 > wide && wide > 0 && pairs > splits && splits > 0);
+}
+
+/* Two convolutions in a row have a kernel for integers on Hopper, and no other one. */
+static void chains_of_bytes(void **state)
+{
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
+    (void)state;
+    assert_true(count_ranged(&b, "conv-chain", DTYPE_I8, CUDA_FAMILY_OWN_CHAIN, 0) > 0);
+    assert_int_equal(count_ranged(&b, "conv-chain", DTYPE_F8, CUDA_FAMILY_OWN_CHAIN, 0), 0);
+    assert_int_equal(count_of(&b, "conv-chain", PRECISION_F16), 0);
+    b.device.properties.major = 8;
+    assert_int_equal(count_ranged(&b, "conv-chain", DTYPE_I8, CUDA_FAMILY_OWN_CHAIN, 0), 0);
 }
 
 /* A convolution of bytes of one tap or 3x3, padded to the image's size before its steps. */
@@ -400,7 +413,7 @@ static void no_reformat_before_first_layers(void **state)
     b.device.base.backend = &scales;
     const struct tune_options options = {
         .device = &b.device.base, .precision = PRECISION_F16, .no_timing = true};
-    for (uint64_t seed = 1; seed <= 16; seed++) {
+    for (uint64_t seed = 1; seed <= 64; seed++) {
         struct subject subject;
         struct error err = {0};
         if (subject_init_ranged(&subject, case_new(kind, seed), seed, DTYPE_I8, &err))
@@ -493,6 +506,7 @@ int main(void)
         cmocka_unit_test(attention_over_few_keys_comes_first),
         cmocka_unit_test(windows_on_hopper),
         cmocka_unit_test(bytes_unasked),
+        cmocka_unit_test(chains_of_bytes),
         cmocka_unit_test(first_tiles_of_bytes),
         cmocka_unit_test(products_by_request),
         cmocka_unit_test(chains_that_fit_are_taken),

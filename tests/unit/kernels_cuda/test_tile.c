@@ -13,7 +13,7 @@
 
 #include "base/compiler.h"
 #include "base/dtype.h"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/kernels_hopper.h"
 #include "tests/unit/kernels_cuda/array.h"
 #include "tests/unit/kernels_cuda/left_out.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "kernels/cuda/kernels_hopper.h"
 #include "tests/unit/kernels_cuda/array.h"
 #include "tests/test.h"
 #include "tests/unit/kernels_cuda/left_out.h"
