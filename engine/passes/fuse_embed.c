@@ -116,18 +116,14 @@ static bool collect(const struct rewrite *rw, const struct ir_node *n, uint32_t 
     return true;
 }
 
-static void nothing(struct rewrite *rw UNUSED, uint32_t node UNUSED, const void *user UNUSED)
-{
-}
-
 static void fuse(struct rewrite *rw, uint32_t node, uint32_t first, const struct parts *p)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
     const char *name = n->name,
                *from = ir_node(rw->graph, ir_tensor(rw->graph, n->inputs[first])->producer)->name;
     uint32_t n_in = p->in[2 * p->n - 1] == IR_NONE ? 2 * p->n - 1 : 2 * p->n;
-    const struct rewrite_fusion fusion = {IR_OP_EMBED, from,    name,    n_in,
-                                          p->in,       nothing, nothing, NULL};
+    const struct rewrite_fusion fusion = {
+        .op = IR_OP_EMBED, .first = from, .second = name, .n_inputs = n_in, .inputs = p->in};
     if (!rw_is_taken(rw, &fusion)) {
         rw_near_miss(rw, "%s + %s: the device has no kernel for both", from, name);
         return;

@@ -17,7 +17,7 @@
 #include "engine/passes/constant.h"
 #include "engine/passes/weights.h"
 
-enum { RANK = 4, OWN_MAX = 5 };
+enum { OWN_MAX = 5 };
 
 /* What the new node is made of. */
 struct pair {
@@ -31,20 +31,6 @@ static const struct shape *shape_of(const struct rewrite *rw, uint32_t tensor)
     return &ir_tensor(rw->graph, tensor)->shape;
 }
 
-/* A convolution of one group by constant windows of one place, without padding. */
-static bool is_pointwise(const struct rewrite *rw, uint32_t node)
-{
-    const struct ir_node *n = ir_node(rw->graph, node);
-    if (n->op != IR_OP_CONV || !rw_is_float(rw, n->outputs[0]) ||
-        !weighted_has_constants(rw, node) || ir_attr_int(n, IR_ATTR_GROUP) != 1)
-        return false;
-    const struct shape *w = shape_of(rw, n->inputs[1]);
-    bool one = w->rank == RANK && w->dim[2] == 1 && w->dim[3] == 1;
-    for (uint32_t i = 0; one && i < 4; i++)
-        one = ir_attr_at(n, IR_ATTR_PADS, i) == 0;
-    return one;
-}
-
 /* The convolution whose result the node adds first; IR_NONE: there is none. */
 static uint32_t find_first(const struct rewrite *rw, const struct ir_node *n)
 {
@@ -55,22 +41,17 @@ static uint32_t find_first(const struct rewrite *rw, const struct ir_node *n)
     return rw_made_by(rw, n->inputs[step->input], IR_OP_CONV);
 }
 
-static bool has_steps(const struct ir_node *n)
-{
-    return ir_attr_at(n, IR_ATTR_STRIDES, 0) != 1 || ir_attr_at(n, IR_ATTR_STRIDES, 1) != 1;
-}
-
 /* Says why the two stay apart. NULL: they need not. */
 static const char *check(const struct rewrite *rw, uint32_t first, uint32_t second)
 {
     const struct ir_node *a = ir_node(rw->graph, first), *b = ir_node(rw->graph, second);
-    if (!is_pointwise(rw, first) || !is_pointwise(rw, second))
+    if (!weighted_is_pointwise(rw, first) || !weighted_is_pointwise(rw, second))
         return "their windows are not of one place, or their weights are computed or in groups";
     if (rw_uses(rw, a->outputs[0]) != 1)
         return "others read the first one's result";
     if (!shape_equal(shape_of(rw, a->outputs[0]), shape_of(rw, b->outputs[0])))
         return "the first one's result is smaller";
-    if (has_steps(a) && has_steps(b))
+    if (weighted_has_steps(a) && weighted_has_steps(b))
         return "both are read at steps";
     return rw->ctx->pairs->n == PASS_PAIRS_MAX ? "there are too many" : NULL;
 }
@@ -98,8 +79,8 @@ static uint32_t sum_biases(struct rewrite *rw, const struct pair *p)
 static void pair_init(struct rewrite *rw, uint32_t first, uint32_t second, struct pair *p)
 {
     *p = (struct pair){.first = *ir_node(rw->graph, first), .second = *ir_node(rw->graph, second)};
-    const struct ir_node *near = has_steps(&p->first) ? &p->second : &p->first;
-    const struct ir_node *far = has_steps(&p->first) ? &p->first : &p->second;
+    const struct ir_node *near = weighted_has_steps(&p->first) ? &p->second : &p->first;
+    const struct ir_node *far = weighted_has_steps(&p->first) ? &p->first : &p->second;
     uint32_t bias = sum_biases(rw, p);
     const uint32_t in[OWN_MAX] = {near->inputs[0], near->inputs[1], far->inputs[0], far->inputs[1],
                                   bias};
@@ -130,8 +111,14 @@ static void fuse(struct rewrite *rw, uint32_t first, uint32_t second)
     struct pass_pairs *pairs = rw->ctx->pairs;
     struct pair p;
     pair_init(rw, first, second, &p);
-    const struct rewrite_fusion fusion = {
-        IR_OP_CONV_PAIR, p.first.name, p.second.name, p.n_in, p.in, set_strides, add_steps, &p};
+    const struct rewrite_fusion fusion = {.op = IR_OP_CONV_PAIR,
+                                          .first = p.first.name,
+                                          .second = p.second.name,
+                                          .n_inputs = p.n_in,
+                                          .inputs = p.in,
+                                          .attrs = set_strides,
+                                          .steps = add_steps,
+                                          .user = &p};
     if (!rw_is_taken(rw, &fusion) || rw->status) {
         rw_near_miss(rw, "%s + %s: no kernel for both, or it is slower", p.first.name,
                      p.second.name);

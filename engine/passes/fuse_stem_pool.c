@@ -111,8 +111,14 @@ static void fuse(struct rewrite *rw, uint32_t node, uint32_t conv)
     p.n_in = weighted_bias(&p.conv) == IR_NONE ? 2 : 3;
     memcpy(p.in, p.conv.inputs, p.n_in * sizeof(*p.in));
     p.in[0] = bytes_of(rw, p.conv.inputs[0]);
-    const struct rewrite_fusion fusion = {IR_OP_CONV_POOL, p.conv.name, p.pool.name, p.n_in, p.in,
-                                          set_up,          add_steps,   &p};
+    const struct rewrite_fusion fusion = {.op = IR_OP_CONV_POOL,
+                                          .first = p.conv.name,
+                                          .second = p.pool.name,
+                                          .n_inputs = p.n_in,
+                                          .inputs = p.in,
+                                          .attrs = set_up,
+                                          .steps = add_steps,
+                                          .user = &p};
     bool taken = rw_is_taken(rw, &fusion);
     if (!taken && !rw->status && p.in[0] != p.conv.inputs[0]) {
         p.in[0] = p.conv.inputs[0];

@@ -20,7 +20,8 @@ struct pass_tally {
     int32_t removed; /* number of nodes; below zero: the pass added some */
 };
 
-/* The nodes that fuse_pair has made, and the names of what they were; all in the graph's arena. */
+/* The nodes that fuse_pair, or fuse_chain, has made, and the names of what they were; all in the
+ * graph's arena. */
 enum { PASS_PAIRS_MAX = 128 };
 struct pass_pairs {
     uint32_t n;
@@ -46,6 +47,7 @@ struct pass_context {
     bool unsettled;                /* a pass before this one has changed the graph in this round */
     bool stems;                    /* the backend has kernels for IR_OP_CONV_POOL */
     struct pass_pairs *pairs;      /* NULL: sums of two convolutions stay apart */
+    struct pass_pairs *chains;     /* NULL: convolutions in a row do */
     /* Says whether the device has a kernel of its own for a node, which may have no other one.
      * NULL: it has one for every node. */
     bool (*takes)(void *user, const struct ir_graph *graph, const struct ir_node *node);

@@ -9,6 +9,7 @@
  */
 #include "engine/passes/rewrite.h"
 
+#include <assert.h>
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -371,6 +372,18 @@ void rw_absorb(struct rewrite *rw, uint32_t host, uint32_t node)
     rw->forward[own] = out; /* nothing reads it any more */
 }
 
+void rw_adopt(struct rewrite *rw, uint32_t host, uint32_t node)
+{
+    if (rw->status)
+        return;
+    uint32_t out = rw_output(rw, node);
+    struct ir_node *n = ir_node(rw->graph, host);
+    assert(n->n_outputs < IR_MAX_OUTPUTS);
+    n->outputs[n->n_outputs++] = out;
+    ir_tensor(rw->graph, out)->producer = host;
+    rw_remove(rw, node);
+}
+
 uint32_t rw_add_node(struct rewrite *rw, enum ir_op op, const char *name, uint32_t n_inputs,
                      const uint32_t *inputs)
 {
@@ -402,10 +415,15 @@ bool rw_is_taken(struct rewrite *rw, const struct rewrite_fusion *f)
     uint32_t node = rw_add_node(rw, f->op, f->first, f->n_inputs, f->inputs);
     if (node == IR_NONE)
         return false;
-    f->attrs(rw, node, f->user);
+    if (f->attrs)
+        f->attrs(rw, node, f->user);
     if (rw_finish(rw, node) == IR_NONE)
         return false;
-    f->steps(rw, node, f->user);
+    for (uint32_t i = 0; i < f->n_outputs; i++)
+        ir_tensor(rw->graph, ir_node(rw->graph, node)->outputs[i])->range =
+            ir_tensor(rw->graph, f->outputs[i])->range;
+    if (f->steps)
+        f->steps(rw, node, f->user);
     rw_set_name(rw, node, f->first, f->second);
     bool taken =
         !rw->status && rw->ctx->takes(rw->ctx->takes_user, rw->graph, ir_node(rw->graph, node));
@@ -424,8 +442,10 @@ void rw_become_fusion(struct rewrite *rw, uint32_t node, const struct rewrite_fu
             rw->uses[old[i]]++;
     rw_set_name(rw, node, f->first, f->second);
     rw_become(rw, node, f->op, f->n_inputs, f->inputs);
-    f->attrs(rw, node, f->user);
-    f->steps(rw, node, f->user);
+    if (f->attrs)
+        f->attrs(rw, node, f->user);
+    if (f->steps)
+        f->steps(rw, node, f->user);
     for (uint32_t i = 0; i < n_old && cover_stack(rw); i++)
         sweep(rw, drop_use(rw, old[i], 0));
 }

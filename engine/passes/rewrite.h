@@ -92,6 +92,9 @@ void rw_become(struct rewrite *rw, uint32_t node, enum ir_op op, uint32_t n_inpu
  * goes, and the name of `host` becomes "host + node". */
 void rw_absorb(struct rewrite *rw, uint32_t host, uint32_t node);
 
+/* Lets `host` make the first output of `node` beside its own outputs. `node` goes. */
+void rw_adopt(struct rewrite *rw, uint32_t host, uint32_t node);
+
 void rw_set_input(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t tensor);
 void rw_add_input(struct rewrite *rw, uint32_t node, uint32_t tensor);
 void rw_add_epilogue(struct rewrite *rw, uint32_t node, struct ir_epilogue step, uint32_t tensor);
@@ -101,7 +104,8 @@ uint32_t rw_add_node(struct rewrite *rw, enum ir_op op, const char *name, uint32
                      const uint32_t *inputs);
 uint32_t rw_finish(struct rewrite *rw, uint32_t node);
 
-/* One node in place of two. `attrs` and `steps` give a node its attributes and its epilogue. */
+/* One node in place of two. `attrs` and `steps` give a node its attributes and its epilogue; NULL:
+ * it has none. */
 struct rewrite_fusion {
     enum ir_op op;
     const char *first, *second; /* names of the two */
@@ -110,6 +114,9 @@ struct rewrite_fusion {
     void (*attrs)(struct rewrite *rw, uint32_t node, const void *user);
     void (*steps)(struct rewrite *rw, uint32_t node, const void *user);
     const void *user;
+    /* When the device is asked, its outputs have the ranges of these tensors; 0: none. */
+    uint32_t n_outputs;
+    const uint32_t *outputs;
 };
 /* Asks the device (pass_context.takes) by a node that is made for that. */
 bool rw_is_taken(struct rewrite *rw, const struct rewrite_fusion *fusion);

@@ -52,6 +52,7 @@
     ROW(lay_patches, "a transposed convolution that lays patches is a product")                    \
     ROW(fuse_stem_pool, "the first convolution of an image and its pool become one node")          \
     ROW(fuse_pair, "the sum of two convolutions is one product, where that is faster")             \
+    ROW(fuse_chain, "a convolution and the next one are one node, where that is faster")           \
     ROW(fuse_mlp, "a chain of fully connected layers is one node, where a backend has it")
 
 #endif

@@ -85,6 +85,24 @@ bool weighted_has_constants(const struct rewrite *rw, uint32_t node)
     return constant_is_float(rw, rw_input(rw, node, 1)) && weighted_has_plain_bias(rw, node);
 }
 
+bool weighted_is_pointwise(const struct rewrite *rw, uint32_t node)
+{
+    const struct ir_node *n = ir_node(rw->graph, node);
+    if (n->op != IR_OP_CONV || !rw_is_float(rw, n->outputs[0]) ||
+        !weighted_has_constants(rw, node) || ir_attr_int(n, IR_ATTR_GROUP) != 1)
+        return false;
+    const struct shape *w = &ir_tensor(rw->graph, n->inputs[1])->shape;
+    bool one = w->rank == 4 && w->dim[2] == 1 && w->dim[3] == 1;
+    for (uint32_t i = 0; one && i < 4; i++)
+        one = ir_attr_at(n, IR_ATTR_PADS, i) == 0;
+    return one;
+}
+
+bool weighted_has_steps(const struct ir_node *n)
+{
+    return ir_attr_at(n, IR_ATTR_STRIDES, 0) != 1 || ir_attr_at(n, IR_ATTR_STRIDES, 1) != 1;
+}
+
 /* The order of output channels in the array of weights. `inner` weights of one channel follow each
  * other, then come `inner` of the next one. After `span` channels the first one comes again. After
  * `group` weights (the weights of one group of a DECONV) the next `span` channels begin. */

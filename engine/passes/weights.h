@@ -33,6 +33,11 @@ bool weighted_steps_are_unary(const struct ir_node *node);
  * strides are its kernel, nothing is padded, and no window has gaps. */
 bool weighted_side_by_side(const struct ir_node *node, const struct shape *weights);
 
+/* Says whether the node is a CONV of one group by constant weights of one place, [M,C,1,1], without
+ * padding; and whether such a node reads its images at steps. */
+bool weighted_is_pointwise(const struct rewrite *rw, uint32_t node);
+bool weighted_has_steps(const struct ir_node *node);
+
 /* Adds a MATMUL of a and b with the name, the bias `bias` (IR_NONE: without one) and the steps of
  * `node`, which are unary; gives its output, or IR_NONE after a failure. */
 uint32_t weighted_multiply(struct rewrite *rw, const struct ir_node *node, uint32_t a, uint32_t b,

@@ -29,13 +29,13 @@ NODES_MOST = 3
 # puts tokens back behind a block that reordered them (keep_windows) or has an image's channels and
 # multiples of 8 (unfold_patches), the CPU has no fast concatenation with an epilogue
 # (fuse_concat) and no kernel for a convolution and its pool (fuse_stem_pool) or two convolutions
-# (fuse_pair), no product follows another one before biases and activations have joined it
-# (fuse_mlp, which runs behind all others in the variant "features"), none scatters
+# (fuse_pair, fuse_chain), no product follows another one before biases and activations have joined
+# it (fuse_mlp, which runs behind all others in the variant "features"), none scatters
 # (scatter_boxes) or adds two convolutions of one tensor (merge_branches); all but skip_expand have
 # graphs in tests/unit/passes.
-NEVER = {"erase_requantise", "fold_constants", "fuse_concat", "fuse_mlp", "fuse_pair",
-         "fuse_stem_pool", "fuse_tables", "keep_windows", "merge_branches", "merge_siblings",
-         "scatter_boxes", "skip_expand", "unfold_patches"}
+NEVER = {"erase_requantise", "fold_constants", "fuse_chain", "fuse_concat", "fuse_mlp",
+         "fuse_pair", "fuse_stem_pool", "fuse_tables", "keep_windows", "merge_branches",
+         "merge_siblings", "scatter_boxes", "skip_expand", "unfold_patches"}
 IDLE = {
     "conv": {"fuse_attention", "fuse_embed", "fuse_layer_norm", "fuse_reduce", "transpose_matmul",
              *NEVER},

@@ -29,9 +29,10 @@ static void run_pass(const char *name, struct ir_graph *g, struct pass_context *
         ctx->boxes = strcmp(name, "*") != 0;
     ctx->chain_room = ctx->joins ? 227 << 10 : 0;
     ctx->stems = strcmp(name, "*") != 0;
-    static struct pass_pairs pairs;
-    pairs.n = 0;
+    static struct pass_pairs pairs, chains;
+    pairs.n = chains.n = 0;
     ctx->pairs = ctx->stems ? &pairs : NULL;
+    ctx->chains = ctx->stems ? &chains : NULL;
     if (strcmp(name, "*") == 0 || strcmp(name, "**") == 0) {
         status = passes_run(g, ctx, &err);
     } else {

@@ -189,6 +189,97 @@ static const struct rewrite_case cases[] = {
      "output b\noutput d\noutput e\noutput f\noutput h\noutput j\noutput m\noutput o\n"
      "output q\n",
      NULL, "e + f: others read the first one's result"},
+    /* --- fuse_chain --- */
+    {"the end of a block and the next one, whose residual is read again", "fuse_chain",
+     "input x FP32[2,3,4,3]\n"
+     "input z FP32[2,6,4,3]\n"
+     "y = conv \"y\" (x, w FP32[6,3,1,1], b FP32[6]) then add(z), relu\n"
+     "p = conv \"p\" (y, u FP32[5,6,1,1]) strides=2,2\n"
+     "t = conv \"t\" (y, v FP32[5,6,1,1], a FP32[5]) then relu\n"
+     "q = conv \"q\" (y, v) then add(t)\n"
+     "output p\noutput q\n",
+     "input x FP32[2,3,4,3]\n"
+     "input z FP32[2,6,4,3]\n"
+     "y FP32[2,6,4,3], t FP32[2,5,4,3] = conv_chain \"y + t\" (x, w FP32[6,3,1,1], "
+     "v FP32[5,6,1,1], -, -, b FP32[6], z, a FP32[5]) funcs=1,1\n"
+     "p FP32[2,5,2,2] = conv \"p\" (y, u FP32[5,6,1,1]) strides=2,2\n"
+     "q FP32[2,5,4,3] = conv \"q\" (y, v FP32[5,6,1,1]) then add(t)\n"
+     "output p\noutput q\n",
+     "y + t: the second one's input is not read again"},
+    {"convolutions in a row, which are outputs, have other readers, or none", "fuse_chain",
+     "input x FP32[2,3,4,3]\n"
+     "input z FP32[2,6,4,3]\n"
+     "c = conv \"c\" (x, w FP32[6,3,1,1])\n"
+     "d = conv \"d\" (c, v FP32[5,6,1,1])\n"
+     "e = conv \"e\" (x, w) then add(z)\n"
+     "f = conv \"f\" (e, v) then relu\n"
+     "g = conv \"g\" (f, k FP32[6,5,1,1]) then relu\n"
+     "h = conv \"h\" (g, v, a FP32[5])\n"
+     "output e\noutput d\noutput h\n",
+     "input x FP32[2,3,4,3]\n"
+     "input z FP32[2,6,4,3]\n"
+     "c FP32[2,6,4,3], d FP32[2,5,4,3] = conv_chain \"c + d\" (x, w FP32[6,3,1,1], "
+     "v FP32[5,6,1,1]) funcs=0,0\n"
+     "e FP32[2,6,4,3], f FP32[2,5,4,3] = conv_chain \"e + f\" (x, w FP32[6,3,1,1], "
+     "v FP32[5,6,1,1], -, -, -, z) funcs=0,1\n"
+     "g FP32[2,6,4,3], h FP32[2,5,4,3] = conv_chain \"g + h\" (f, k FP32[6,5,1,1], "
+     "v FP32[5,6,1,1], -, -, -, -, a FP32[5]) funcs=1,0\n"
+     "output e\noutput d\noutput h\n",
+     NULL},
+    {"the sum of two sources and the next block", "fuse_pair fuse_chain",
+     "input t FP32[2,3,4,3]\n"
+     "input x FP32[2,5,8,5]\n"
+     "c = conv \"c\" (t, w FP32[6,3,1,1], b FP32[6])\n"
+     "y = conv \"y\" (x, v FP32[6,5,1,1]) strides=2,2 then add(c), relu\n"
+     "n = conv \"n\" (y, u FP32[4,6,1,1]) then relu\n"
+     "m = unary \"m\" (y) func=exp\n"
+     "d = conv \"d\" (t, w)\n"
+     "e = conv \"e\" (x, v) strides=2,2 then add(d)\n"
+     "f = conv \"f\" (e, u)\n"
+     "output n\noutput m\noutput f\n",
+     "input t FP32[2,3,4,3]\n"
+     "input x FP32[2,5,8,5]\n"
+     "y FP32[2,6,4,3], n FP32[2,4,4,3] = conv_chain \"c + y + n\" (t, w FP32[6,3,1,1], "
+     "u FP32[4,6,1,1], x, v FP32[6,5,1,1], b FP32[6]) strides=2,2 funcs=1,1\n"
+     "m FP32[2,6,4,3] = unary \"m\" (y) func=exp\n"
+     "e FP32[2,6,4,3], f FP32[2,4,4,3] = conv_chain \"d + e + f\" (t, w FP32[6,3,1,1], "
+     "u FP32[4,6,1,1], x, v FP32[6,5,1,1]) strides=2,2 funcs=0,0\n"
+     "output n\noutput m\noutput f\n",
+     NULL},
+    {"convolutions in a row that stay two", "fuse_chain",
+     "input x FP32[2,6,4,4]\n"
+     "input v FP32[6,6,1,1]\n"
+     "input z FP32[1,6,1,4]\n"
+     "a = conv \"a\" (x, w FP32[6,6,1,1]) strides=2,2\n"
+     "b = conv \"b\" (a, w)\n" /* the first one at steps */
+     "c = conv \"c\" (x, w)\n"
+     "d = conv \"d\" (c, w) strides=1,2\n" /* the second one at steps */
+     "e = conv \"e\" (x, w)\n"
+     "f = conv \"f\" (e, k FP32[6,6,3,3]) pads=1,1,1,1\n"
+     "g = conv \"g\" (f, w)\n" /* windows */
+     "h = conv \"h\" (x, v)\n"
+     "i = conv \"i\" (h, w)\n" /* computed weights */
+     "j = conv \"j\" (x, w)\n"
+     "l = conv \"l\" (j, v)\n"
+     "m = conv \"m\" (x, u FP32[6,2,1,1]) group=3\n"
+     "n = conv \"n\" (m, u) group=3\n" /* groups */
+     "o = conv \"o\" (x, w) pads=0,1,0,1\n"
+     "p = conv \"p\" (o, w) pads=0,1,0,1\n" /* padding */
+     "q = conv \"q\" (x, w) then add(z)\n"
+     "r = conv \"r\" (q, w)\n" /* a smaller residual */
+     "s = conv \"s\" (x, w) then relu, add(x)\n"
+     "t = conv \"t\" (s, w)\n" /* a residual behind ReLU */
+     "ab = conv \"ab\" (x, w) then mul(x)\n"
+     "ac = conv \"ac\" (ab, w)\n" /* a product */
+     "ad = conv \"ad\" (x, w) then clip(0,6,0)\n"
+     "ae = conv \"ae\" (ad, w)\n" /* another activation */
+     "af = conv \"af\" (x, w)\n"
+     "ag = conv \"ag\" (af, w) then add(x)\n" /* a residual of the second one */
+     "ah = conv \"ah\" (x, w)\n"
+     "ai = conv \"ai\" (ah, w) then exp\n" /* another activation of the second one */
+     "output b\noutput d\noutput g\noutput i\noutput l\noutput n\noutput p\noutput r\n"
+     "output t\noutput ac\noutput ae\noutput ag\noutput ai\n",
+     NULL, "c + d: one is read at steps"},
     /* --- unfold_patches --- */
     {"patches of an image to tokens (ViT)",
      "unfold_patches merge_chains merge_shuffles erase_noops",
@@ -386,10 +477,89 @@ static void pairs_are_asked_and_noted(void **state)
     }
 }
 
+/* What the tensors y and t of a chain hold in 8 bits. */
+static const float steps_of_chain[] = {0.5F, 0.25F};
+
+struct device_of_bytes {
+    uint32_t asked;
+    const char *name; /* of the node that it has a kernel for */
+};
+
+static bool takes_bytes(void *user, const struct ir_graph *graph, const struct ir_node *node)
+{
+    struct device_of_bytes *d = user;
+    d->asked++;
+    assert_int_equal(node->op, IR_OP_CONV_CHAIN);
+    assert_int_equal(node->n_outputs, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct ir_scale *scale = ir_scale(graph, ir_tensor(graph, node->outputs[i])->range);
+        assert_true(scale && scale->n == 1 && scale->step[0] == steps_of_chain[i]);
+    }
+    return strcmp(node->name, d->name) == 0;
+}
+
+/* Gives all that the nodes make ranges: y and t have steps of their own. */
+static void give_ranges(struct ir_graph *g)
+{
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        const struct ir_scale scale = {
+            .n = 1, .dtype = DTYPE_I8, .step = &steps_of_chain[ir_node(g, i)->name[0] == 't']};
+        uint32_t number = ir_scale_add(g, &scale);
+        assert_int_not_equal(number, IR_NO_SCALE);
+        ir_tensor(g, ir_node(g, i)->outputs[0])->range = number;
+    }
+}
+
+/* The device is asked by the ranges of both results. Nothing changes if it has no kernel; else the
+ * two tensors stay the same, and the first convolution that it takes joins. */
+static void chains_are_asked_with_ranges(void **state)
+{
+    (void)state;
+    static const char text[] = "input x FP32[1,2,4,4]\n"
+                               "y = conv \"y\" (x, w FP32[3,2,1,1]) then relu\n"
+                               "ta = conv \"ta\" (y, v FP32[2,3,1,1])\n"
+                               "tb = conv \"tb\" (y, v) then relu\n"
+                               "tc = conv \"tc\" (y, v)\n"
+                               "output ta\noutput tb\noutput tc\n";
+    static const struct {
+        const char *name;
+        uint32_t asked;
+    } rows[] = {{"", 3}, {"y + tb", 2}, {"y + tc", 3}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ir_graph *g = graph_parse(text);
+        struct device_of_bytes device = {0, rows[i].name};
+        struct pass_pairs chains = {0};
+        struct pass_context ctx = {.takes = takes_bytes, .takes_user = &device};
+        struct error err = {0};
+        give_ranges(g);
+        assert_int_equal(pass_run(pass_find("fuse_chain"), g, &ctx, &err), STATUS_OK);
+        assert_int_equal(device.asked, 0);
+        ctx.chains = &chains;
+        assert_int_equal(pass_run(pass_find("fuse_chain"), g, &ctx, &err), STATUS_OK);
+        assert_int_equal(device.asked, rows[i].asked);
+        assert_int_equal(chains.n, i > 0);
+        assert_int_equal(g->n_nodes, i > 0 ? 3 : 4);
+        if (i > 0) {
+            const struct ir_node *node = ir_node(g, 0);
+            assert_string_equal(chains.row[0].both, rows[i].name);
+            assert_string_equal(chains.row[0].first, "y");
+            assert_string_equal(chains.row[0].second, i == 1 ? "tb" : "tc");
+            assert_string_equal(node->name, rows[i].name);
+            assert_string_equal(ir_tensor(g, node->outputs[0])->name, "y");
+            assert_string_equal(ir_tensor(g, node->outputs[1])->name, i == 1 ? "tb" : "tc");
+            for (uint32_t k = 0; k < 2; k++)
+                assert_true(ir_scale(g, ir_tensor(g, node->outputs[k])->range)->step[0] ==
+                            steps_of_chain[k]);
+        }
+        ir_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rewrites),
                                        cmocka_unit_test(the_device_is_asked),
-                                       cmocka_unit_test(pairs_are_asked_and_noted)};
+                                       cmocka_unit_test(pairs_are_asked_and_noted),
+                                       cmocka_unit_test(chains_are_asked_with_ranges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
