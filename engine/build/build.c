@@ -224,7 +224,7 @@ static enum status tune_profile(struct builder *b, struct build_options *import,
     TRY(make_graph(b->model, import, out->batch, &b->report, &tail, graph, err));
     TRY(bounds_check(b, *graph, err)); /* before the tuner takes memory for tensors */
     if (tune.judge) {
-        build_watch_init(&watch, tune.judge, IR_OP_CONV_POOL, NULL, NULL);
+        build_watch_init(&watch, tune.judge, WATCH_OP(IR_OP_CONV_POOL), NULL, NULL);
         tune.judge = &watch.judge;
     }
     TRY(build_tune_pairs(*graph, import, &tune, &b->report, report, joined, err));

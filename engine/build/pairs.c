@@ -14,9 +14,25 @@
  * may be one wave of few tiles, for which libraries have kernels that divide the depth. */
 enum { ELEMENTS_UNTIMED = 1 << 20 };
 
+/* The kinds of nodes that take the place of two, in the order in which they are made: a chain may
+ * begin with a pair. */
+enum { PAIRS, CHAINS, KINDS };
+static const struct {
+    const char *pass;
+    uint32_t number; /* of the pass */
+    enum ir_op op;
+    const char *types; /* those of its kernels */
+} kinds[KINDS] = {
+    [PAIRS] = {"fuse_pair", PASS_NUMBER_fuse_pair, IR_OP_CONV_PAIR, "16 bits"},
+    [CHAINS] = {"fuse_chain", PASS_NUMBER_fuse_chain, IR_OP_CONV_CHAIN, "8 bits"},
+};
+
 struct trial {
     const struct build_options *options;
-    const struct pass_pairs *only; /* NULL: all that the device takes */
+    struct {
+        bool tried;
+        const struct pass_pairs *only; /* NULL: all that the device takes */
+    } of[KINDS];
     bool by_size;
 };
 
@@ -37,23 +53,39 @@ static bool is_listed(const struct pass_pairs *list, const char *name)
 static bool takes(void *user, const struct ir_graph *graph, const struct ir_node *node)
 {
     const struct trial *t = user;
-    return (!t->only || is_listed(t->only, node->name)) && (!t->by_size || is_large(graph, node)) &&
+    const struct pass_pairs *only = t->of[node->op == kinds[CHAINS].op ? CHAINS : PAIRS].only;
+    return (!only || is_listed(only, node->name)) && (!t->by_size || is_large(graph, node)) &&
            build_device_takes(t->options, graph, node);
 }
 
-/* A copy with such nodes, whose names are the copy's; NULL if there is none. */
+/* The nodes that a graph has been given; their names are the graph's. */
+struct joined {
+    struct ir_graph *graph; /* NULL: there are none */
+    struct pass_pairs made[KINDS];
+};
+
+static void joined_cleanup(struct joined *j)
+{
+    ir_graph_free(j->graph);
+}
+
+/* Gives a copy of the graph the nodes that the trial allows. */
 static enum status join(const struct ir_graph *graph, struct trial *trial,
-                        const struct log_sink *log, struct pass_pairs *made, struct ir_graph **out,
-                        struct error *err)
+                        const struct log_sink *log, struct joined *out, struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *copy = NULL;
-    struct pass_context context = {.pairs = made, .takes = takes, .takes_user = trial, .log = log};
-    made->n = 0;
-    *out = NULL;
+    struct pass_context context = {.pairs = &out->made[PAIRS],
+                                   .chains = &out->made[CHAINS],
+                                   .takes = takes,
+                                   .takes_user = trial,
+                                   .log = log};
+    *out = (struct joined){0};
     TRY(ir_graph_copy(graph, &copy, err));
-    TRY(pass_run(pass_find("fuse_pair"), copy, &context, err));
-    if (made->n)
-        *out = STEAL(copy);
+    for (uint32_t k = 0; k < KINDS; k++)
+        if (trial->of[k].tried)
+            TRY(pass_run(pass_find(kinds[k].pass), copy, &context, err));
+    if (context.rewrites)
+        out->graph = STEAL(copy);
     return STATUS_OK;
 }
 
@@ -67,7 +99,7 @@ static uint64_t time_of(const struct ir_graph *graph, const char *name)
     return 0;
 }
 
-/* Keeps the pairs that take less time than their parts. */
+/* Keeps those that take less time than their parts. */
 static void keep_faster(const struct ir_graph *together, const struct ir_graph *apart,
                         const struct log_sink *log, struct pass_pairs *pairs)
 {
@@ -106,128 +138,196 @@ static enum status tune_trial(struct ir_graph *graph, const struct tune_options 
     return STATUS_OK;
 }
 
-/* Leaves in `pairs` what pays. */
-static enum status try_both(const struct ir_graph *graph, struct ir_graph *together,
-                            const struct tune_options *tune, struct tune_report *sum,
-                            struct pass_pairs *pairs, struct error *err)
+/* --- what pays --- */
+
+/* The trials of a graph: what pays of each kind, and what they have cost. */
+struct trials {
+    const struct build_options *options;
+    const struct tune_options *tune;
+    bool asked[KINDS];
+    struct joined with[KINDS]; /* of a kind: all that the device takes; then what pays is left */
+    struct tune_report sum;
+};
+
+static void trials_cleanup(struct trials *t)
 {
+    for (uint32_t k = 0; k < KINDS; k++)
+        joined_cleanup(&t->with[k]);
+}
+
+/* Leaves in with[kind] what pays of it. Times that the cache had count once: for what comes later
+ * they are those of the trials before. */
+static enum status try_both(const struct ir_graph *graph, struct trials *t, uint32_t kind,
+                            struct error *err)
+{
+    struct joined *with = &t->with[kind];
     CLEANUP(ir_graph_cleanup) struct ir_graph *apart = NULL;
+    struct tune_options parts = *t->tune;
+    bool first = true;
+    for (uint32_t k = 0; k < kind; k++)
+        first = first && !t->with[k].graph;
+    parts.retune = parts.retune && first; /* they have been tuned */
+    uint32_t from_cache = t->sum.from_cache;
     TRY(ir_graph_copy(graph, &apart, err));
-    TRY(tune_trial(together, tune, sum, err));
-    uint32_t from_cache = sum->from_cache;
-    TRY(tune_trial(apart, tune, sum, err));
-    sum->from_cache = from_cache; /* the rest was timed for the other graph */
-    keep_faster(together, apart, tune->log, pairs);
+    TRY(tune_trial(with->graph, t->tune, &t->sum, err));
+    from_cache = first ? t->sum.from_cache : from_cache;
+    TRY(tune_trial(apart, &parts, &t->sum, err));
+    t->sum.from_cache = from_cache;
+    keep_faster(with->graph, apart, t->tune->log, &with->made[kind]);
     return STATUS_OK;
+}
+
+/* Tries a kind in the graph that has what pays of those before it. */
+static enum status try_kind(const struct ir_graph *graph, struct trials *t, uint32_t kind,
+                            struct error *err)
+{
+    struct trial before = {.options = t->options}, all = {.options = t->options};
+    CLEANUP(joined_cleanup) struct joined base = {0};
+    all.of[kind].tried = true;
+    for (uint32_t k = 0; k < kind; k++) {
+        before.of[k].tried = t->with[k].made[k].n > 0;
+        before.of[k].only = &t->with[k].made[k];
+    }
+    TRY(join(graph, &before, NULL, &base, err));
+    const struct ir_graph *from = base.graph ? base.graph : graph;
+    TRY(join(from, &all, NULL, &t->with[kind], err));
+    return t->with[kind].graph ? try_both(from, t, kind, err) : STATUS_OK;
 }
 
 /* --- the graph that is kept --- */
 
-/* A graph with such nodes; NULL: there are none. */
+/* A graph with such nodes, if there are any. */
 struct last {
-    struct ir_graph *graph;
-    struct pass_pairs made;
-    bool held[PASS_PAIRS_MAX]; /* of those that were made */
-    struct pass_pairs rest;    /* those that are not held back */
+    struct joined joined;
+    bool held[KINDS][PASS_PAIRS_MAX]; /* of those that were made */
+    struct pass_pairs rest[KINDS];    /* those that are not held back */
     struct build_watch watch;
 };
 
 static void last_cleanup(struct last *l)
 {
-    ir_graph_free(l->graph);
+    joined_cleanup(&l->joined);
 }
 
 static void note_held(void *user, const struct ir_node *node)
 {
     struct last *l = user;
-    for (uint32_t i = 0; i < l->made.n; i++)
-        l->held[i] = l->held[i] || !strcmp(l->made.row[i].both, node->name);
+    for (uint32_t k = 0; k < KINDS; k++)
+        for (uint32_t i = 0; i < l->joined.made[k].n; i++)
+            l->held[k][i] = l->held[k][i] || !strcmp(l->joined.made[k].row[i].both, node->name);
 }
 
+/* A pair that a chain begins with is let go no sooner than it is held back by itself. */
 static void list_rest(struct last *l, const struct log_sink *log)
 {
-    l->rest.n = 0;
-    for (uint32_t i = 0; i < l->made.n; i++)
-        if (!l->held[i])
-            l->rest.row[l->rest.n++] = l->made.row[i];
-        else
-            log_write(log, LOG_INFO, "%s: two nodes again, since it is held back from 16 bits",
-                      l->made.row[i].both);
+    for (uint32_t k = 0; k < KINDS; k++) {
+        const struct pass_pairs *made = &l->joined.made[k];
+        l->rest[k].n = 0;
+        for (uint32_t i = 0; i < made->n; i++)
+            if (!l->held[k][i])
+                l->rest[k].row[l->rest[k].n++] = made->row[i];
+            else
+                log_write(log, LOG_INFO, "%s: two nodes again, since it is held back from %s",
+                          made->row[i].both, kinds[k].types);
+    }
 }
 
 /* Asks what is held back from the start, as it is if it was in another profile: to tune a graph
- * with such a pair is for nothing. */
+ * with such a node is for nothing. */
 static enum status ask_before(struct last *l, struct error *err)
 {
-    CLEANUP(cleanup_free) uint32_t *held = calloc((size_t)l->graph->n_nodes + 1, sizeof(*held));
+    const struct ir_graph *graph = l->joined.graph;
+    CLEANUP(cleanup_free) uint32_t *held = calloc((size_t)graph->n_nodes + 1, sizeof(*held));
     const struct tune_judge *judge = &l->watch.judge;
-    return held ? judge->begin(judge->user, l->graph, held, err)
-                : error_no_memory(err, "the builder");
+    return held ? judge->begin(judge->user, graph, held, err) : error_no_memory(err, "the builder");
 }
 
-/* Joins the pairs that the trial allows, and tunes. */
+/* Joins what the trial allows, and tunes. */
 static enum status join_last(const struct ir_graph *graph, struct trial *trial,
                              const struct tune_options *tune, struct tune_report *tuned,
                              struct last *last, struct error *err)
 {
     struct tune_options options = *tune;
     *last = (struct last){0};
-    TRY(join(graph, trial, tune->log, &last->made, &last->graph, err));
-    if (last->graph && tune->judge) {
-        build_watch_init(&last->watch, tune->judge, IR_OP_CONV_PAIR, note_held, last);
+    TRY(join(graph, trial, tune->log, &last->joined, err));
+    if (last->joined.graph && tune->judge) {
+        build_watch_init(&last->watch, tune->judge,
+                         WATCH_OP(kinds[PAIRS].op) | WATCH_OP(kinds[CHAINS].op), note_held, last);
         options.judge = &last->watch.judge;
         TRY(ask_before(last, err));
     }
-    if (last->graph && !last->watch.ended)
-        TRY(tune_graph(last->graph, &options, tuned, err));
+    if (last->joined.graph && !last->watch.ended)
+        TRY(tune_graph(last->joined.graph, &options, tuned, err));
     list_rest(last, tune->log);
     return STATUS_OK;
 }
 
-/* Tunes the graph with the pairs that the trial allows, and again with those that the judge does
+/* Tunes the graph with the nodes that the trial allows, and again with those that the judge does
  * not hold back, until it holds none back. */
-static enum status tune_last(struct ir_graph *graph, struct trial *trial,
+static enum status tune_last(struct ir_graph *graph, const struct trial *trial,
                              const struct tune_options *tune, struct build_report *report,
                              struct tune_report *tuned, struct ir_graph **joined, struct error *err)
 {
     CLEANUP(last_cleanup) struct last kept = {0};
     struct trial next = *trial;
     TRY(join_last(graph, &next, tune, tuned, &kept, err));
-    while (kept.graph && kept.watch.ended) {
+    while (kept.joined.graph && kept.watch.ended) {
         CLEANUP(last_cleanup) struct last before = kept; /* has the names of `rest` */
         kept = (struct last){0};
-        next.only = &before.rest;
-        if (before.rest.n)
+        bool some = false;
+        for (uint32_t k = 0; k < KINDS; k++) {
+            next.of[k].only = &before.rest[k];
+            some = some || before.rest[k].n;
+        }
+        if (some)
             TRY(join_last(graph, &next, tune, tuned, &kept, err));
     }
-    if (!kept.graph)
+    if (!kept.joined.graph)
         TRY(tune_graph(graph, tune, tuned, err));
-    report->passes[PASS_NUMBER_fuse_pair] = (struct pass_tally){kept.made.n, (int32_t)kept.made.n};
-    report->fused -= kept.made.n;
-    *joined = STEAL(kept.graph);
+    for (uint32_t k = 0; k < KINDS; k++) {
+        uint32_t n = kept.joined.made[k].n;
+        report->passes[kinds[k].number] = (struct pass_tally){n, (int32_t)n};
+        report->fused -= n;
+    }
+    *joined = STEAL(kept.joined.graph);
     return STATUS_OK;
 }
 
 static enum status tune_timed(struct ir_graph *graph, const struct build_options *options,
-                              const struct tune_options *tune, struct build_report *report,
-                              struct tune_report *tuned, struct ir_graph **joined,
-                              struct error *err)
+                              const struct tune_options *tune, const bool *asked,
+                              struct build_report *report, struct tune_report *tuned,
+                              struct ir_graph **joined, struct error *err)
 {
+    CLEANUP(trials_cleanup) struct trials trials = {.options = options, .tune = tune};
     struct trial trial = {.options = options};
-    struct pass_pairs pairs;
-    struct tune_report trials = {0};
-    CLEANUP(ir_graph_cleanup) struct ir_graph *together = NULL;
-    TRY(join(graph, &trial, NULL, &pairs, &together, err));
-    if (!together)
-        return tune_graph(graph, tune, tuned, err);
-    TRY(try_both(graph, together, tune, &trials, &pairs, err));
     struct tune_options last = *tune;
-    last.retune = false; /* it was done */
-    trial.only = &pairs;
+    for (uint32_t k = 0; k < KINDS; k++) {
+        if (asked[k])
+            TRY(try_kind(graph, &trials, k, err));
+        if (trials.with[k].graph)
+            last.retune = false; /* it was done */
+        trial.of[k].tried = asked[k];
+        trial.of[k].only = &trials.with[k].made[k];
+    }
+    if (!trials.with[PAIRS].graph && !trials.with[CHAINS].graph)
+        return tune_graph(graph, tune, tuned, err);
     TRY(tune_last(graph, &trial, &last, report, tuned, joined, err));
     tuned->from_cache = 0; /* the trials have put those times there, or have counted them */
-    add_report(tuned, &trials);
+    add_report(tuned, &trials.sum);
     return STATUS_OK;
+}
+
+/* Which kinds the device may have kernels for: for pairs none in FP8, and whether the one for INT8
+ * takes a sum depends on its scales, which nobody guesses; for chains those for INT8 alone, whose
+ * gain is a matter of time. */
+static void find_asked(const struct build_options *options, const struct tune_options *tune,
+                       bool asked[KINDS])
+{
+    uint32_t features = options->device ? options->device->backend->features : 0;
+    enum precision precision = options->precision;
+    asked[PAIRS] = features & BACKEND_PAIRS && precision != PRECISION_F8 &&
+                   !(tune->no_timing && precision_is_8bit(precision));
+    asked[CHAINS] = features & BACKEND_CONV_CHAINS && precision == PRECISION_I8 && !tune->no_timing;
 }
 
 enum status build_tune_pairs(struct ir_graph *graph, const struct build_options *options,
@@ -235,19 +335,19 @@ enum status build_tune_pairs(struct ir_graph *graph, const struct build_options 
                              struct tune_report *tuned, struct ir_graph **joined, struct error *err)
 {
     struct trial trial = {.options = options, .by_size = true};
+    bool asked[KINDS];
     *joined = NULL;
-    /* No kernel is for FP8, and whether the one for INT8 takes a sum depends on its scales. */
-    bool guess = tune->no_timing && precision_is_8bit(options->precision);
-    if (!options->device || !(options->device->backend->features & BACKEND_PAIRS) || guess ||
-        options->precision == PRECISION_F8)
+    find_asked(options, tune, asked);
+    if (!asked[PAIRS] && !asked[CHAINS])
         return tune_graph(graph, tune, tuned, err);
+    trial.of[PAIRS].tried = asked[PAIRS];
     if (tune->no_timing)
         return tune_last(graph, &trial, tune, report, tuned, joined, err);
     if (tune->cache)
-        return tune_timed(graph, options, tune, report, tuned, joined, err);
+        return tune_timed(graph, options, tune, asked, report, tuned, joined, err);
     struct tune_options cached = *tune;
     TRY(tune_cache_new(options->device, &cached.cache, err));
-    enum status status = tune_timed(graph, options, &cached, report, tuned, joined, err);
+    enum status status = tune_timed(graph, options, &cached, asked, report, tuned, joined, err);
     tune_cache_free(cached.cache);
     return status;
 }

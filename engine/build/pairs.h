@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to engine/build: tunes a profile's graph, with sums of two convolutions as one product
- * (fuse_pair) where a device has a kernel for that and it takes less time.
+ * (fuse_pair), and then, in INT8, with two convolutions in a row as one node (fuse_chain), where a
+ * device has a kernel for that and it takes less time.
  *
- * Both graphs are tuned without the judge, one with all such nodes and one with none. A node that
- * takes longer than its two parts is left out; the graph with the others is tuned once more, with
- * times from the cache and with the judge. What the judge holds back in FP32, which no kernel for
- * such nodes has, is left out, too (watch.h). Without timing, sizes decide.
+ * For each kind both graphs are tuned without the judge, one with all such nodes and one with none
+ * but those of the kind before that have turned out to pay. A node that takes longer than its two
+ * parts is left out; the graph with the others is tuned once more, with times from the cache and
+ * with the judge. What the judge holds back from the types that kernels for such nodes have is left
+ * out, too (watch.h): a chain first, and then the pair that it began with. Without timing, sizes
+ * decide on pairs, and there are no chains.
  */
 #ifndef INFERD_ENGINE_BUILD_PAIRS_H
 #define INFERD_ENGINE_BUILD_PAIRS_H

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/build/watch.h"
 
-/* Types of 16 bits, as a judge holds them. */
-enum { HALVES = 1 << DTYPE_F16 | 1 << DTYPE_BF16 };
+/* The types without which no kernel runs the fusion, as a judge holds them: those of 16 bits.
+ * CONV_CHAIN has kernels for 8 bits alone, so whatever holds it back does. */
+static uint32_t types_of(enum ir_op op)
+{
+    return op == IR_OP_CONV_CHAIN ? UINT32_MAX : 1U << DTYPE_F16 | 1U << DTYPE_BF16;
+}
 
 /* The tuner would look for other tactics of a node that is held back: these are not wanted. */
 static void find_held(struct build_watch *w, const struct ir_graph *graph, uint32_t *held)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
-        if (node->op != w->op || !(held[i] & HALVES))
+        if (!(w->ops & WATCH_OP(node->op)) || !(held[i] & types_of(node->op)))
             continue;
         held[i] = 0;
         w->ended = true;
@@ -39,8 +43,8 @@ static enum status look(void *user, const struct ir_graph *graph, const struct t
     return STATUS_OK;
 }
 
-void build_watch_init(struct build_watch *w, const struct tune_judge *watched, enum ir_op op,
+void build_watch_init(struct build_watch *w, const struct tune_judge *watched, uint64_t ops,
                       void (*held)(void *user, const struct ir_node *node), void *user)
 {
-    *w = (struct build_watch){{begin, look, w}, watched, op, held, user, false};
+    *w = (struct build_watch){{begin, look, w}, watched, ops, held, user, false};
 }

@@ -21,6 +21,13 @@ static bool names(const char *text, const struct tactic *tactic)
     return text && strstr(tactic->name, text);
 }
 
+/* NULL: it is absent. */
+static const struct ir_tensor *input_of(const struct ir_graph *graph, const struct ir_node *node,
+                                        uint32_t i)
+{
+    return node->inputs[i] == IR_NONE ? NULL : ir_tensor(graph, node->inputs[i]);
+}
+
 /* --- candidates --- */
 
 static bool is_image(const struct ir_graph *graph, const struct ir_node *node)
@@ -35,7 +42,7 @@ static bool has_f32(const struct ir_graph *graph, const struct ir_node *node)
 {
     bool has = ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32;
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        has = has || ir_tensor(graph, node->inputs[i])->dtype == DTYPE_F32;
+        has = has || (input_of(graph, node, i) && input_of(graph, node, i)->dtype == DTYPE_F32);
     return has;
 }
 
@@ -66,7 +73,9 @@ static bool set_bytes(const struct offer *o, unsigned bytes, struct tactic *t)
 {
     bool in = false, out = false;
     for (uint32_t i = 0; bytes & BYTES_IN && i < t->n_in; i++)
-        in = ask_bytes(o->graph, o->node->inputs[i], &t->in[i]) || in;
+        in = (input_of(o->graph, o->node, i) &&
+              ask_bytes(o->graph, o->node->inputs[i], &t->in[i])) ||
+             in;
     for (uint32_t i = 0; bytes & BYTES_OUT && i < t->n_out; i++)
         out = ask_bytes(o->graph, o->node->outputs[i], &t->out[i]) || out;
     return in == (bytes & BYTES_IN) && out == !!(bytes & BYTES_OUT);
@@ -95,7 +104,9 @@ static enum status offer(const struct offer *o, enum dtype dtype, unsigned bytes
         t.n_in = node->n_inputs;
         t.n_out = node->n_outputs;
         for (uint32_t i = 0; i < t.n_in; i++) {
-            const struct ir_tensor *x = ir_tensor(o->graph, node->inputs[i]);
+            const struct ir_tensor *x = input_of(o->graph, node, i);
+            if (!x)
+                continue;
             t.in[i].format.layout = x->shape.rank != 4 ? IR_LAYOUT_PLAIN : i ? out : in;
             if (heavy && i == 1 && ir_tensor_is_constant(x))
                 tactic_port_pack(&t.in[i], x->bytes);
@@ -168,7 +179,7 @@ uint64_t mock_cost(const struct ir_graph *graph, const struct ir_node *node,
     uint64_t bytes = 0;
     bool heavy = node->op == IR_OP_CONV || node->op == IR_OP_MATMUL;
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        bytes += ir_tensor(graph, node->inputs[i])->bytes;
+        bytes += input_of(graph, node, i) ? input_of(graph, node, i)->bytes : 0;
     for (uint32_t i = 0; i < node->n_outputs; i++)
         bytes += ir_tensor(graph, node->outputs[i])->bytes;
     uint64_t ns = 1000 + bytes / 4;
@@ -332,7 +343,8 @@ static enum status check_node(struct mock_device *d, const struct ir_graph *grap
     uint32_t n;
     TRY(ir_infer_node(graph, node, types, &n, err));
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        TRY(check_port(ir_tensor(graph, node->inputs[i]), tune_port_in(tactic, i), err));
+        if (input_of(graph, node, i))
+            TRY(check_port(input_of(graph, node, i), tune_port_in(tactic, i), err));
     for (uint32_t i = 0; i < node->n_outputs; i++)
         TRY(check_port(ir_tensor(graph, node->outputs[i]), &tactic->out[i], err));
     struct tune_key key = key_of(graph, node, tactic);
@@ -459,7 +471,9 @@ static bool all_zero(const void *data, size_t size)
 static void watch_inputs(struct backend_op *op, void *const *inputs)
 {
     for (uint32_t i = 0; i < op->node->n_inputs; i++) {
-        const struct ir_tensor *t = ir_tensor(op->graph, op->node->inputs[i]);
+        const struct ir_tensor *t = input_of(op->graph, op->node, i);
+        if (!t)
+            continue;
         if (dtype_is_float(t->dtype) && t->bytes)
             op->device->counts.zeros += all_zero(inputs[i], t->bytes);
         if (i == 1 && ir_tensor_is_constant(t)) {
@@ -497,7 +511,8 @@ static enum status compute(struct backend_op *op, void *const *inputs, void *con
         (void)!ir_tensor_set_layout(wide, i, IR_LAYOUT_PLAIN);
     }
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        in[i] = widen(op->graph, ir_tensor(op->graph, op->node->inputs[i]), inputs[i]);
+        if (input_of(op->graph, op->node, i))
+            in[i] = widen(op->graph, input_of(op->graph, op->node, i), inputs[i]);
     for (uint32_t i = 0; i < node->n_outputs; i++)
         out[i] = calloc(1, ir_tensor(wide, node->outputs[i])->bytes + 1);
     st = cpu_eval_node(NULL, wide, ir_node(wide, 0), (const void *const *)in, out, err);
