@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/compiler.h"
 #include "engine/guard/internal.h"
 #include "engine/tune/internal.h"
 
@@ -13,8 +14,9 @@ enum { PARTS_MAX = 3 };
 struct parts {
     struct ir_graph *graph;
     uint32_t n, node[PARTS_MAX];
-    void **at;                /* by tensor */
-    void *between[PARTS_MAX]; /* what all parts but the last one make */
+    uint32_t output[PARTS_MAX]; /* of the fused node, that the part makes; IR_NONE: none */
+    void **at;                  /* by tensor */
+    void *between[PARTS_MAX];   /* what a part makes that is no such output */
 };
 
 static void parts_cleanup(struct parts *p)
@@ -30,8 +32,10 @@ static void parts_cleanup(struct parts *p)
 static uint32_t add_part(struct parts *p, enum ir_op op, uint32_t n, const uint32_t *inputs)
 {
     uint32_t node = ir_node_add(p->graph, op, "", n, inputs);
-    if (node != IR_NONE)
+    if (node != IR_NONE) {
+        p->output[p->n] = IR_NONE;
         p->node[p->n++] = node;
+    }
     return node;
 }
 
@@ -54,20 +58,69 @@ static bool add_epilogue(struct parts *p, uint32_t node, const struct ir_node *f
     return ok;
 }
 
-/* The second convolution adds what the first one has made. */
-static bool split_pair(struct parts *p, const struct ir_node *fused)
+static bool add_sum(struct parts *p, uint32_t node, uint32_t tensor)
 {
     const struct ir_epilogue sum = {.kind = IR_EPILOGUE_BINARY, .func = IR_BINARY_ADD};
+    return ir_epilogue_add(p->graph, node, sum, tensor);
+}
+
+/* The sum of two convolutions as the second one, which adds what the first one has made; IR_NONE:
+ * no memory. x2 is read at the fused node's strides. */
+static uint32_t add_both(struct parts *p, const struct ir_node *fused, const uint32_t x[2],
+                         const uint32_t x2[3])
+{
     const int64_t strides[2] = {ir_attr_at(fused, IR_ATTR_STRIDES, 0),
                                 ir_attr_at(fused, IR_ATTR_STRIDES, 1)};
-    uint32_t first = add_part(p, IR_OP_CONV, 2, fused->inputs), between, second;
-    if (first == IR_NONE || (between = result_of(p, first)) == IR_NONE)
+    uint32_t first = add_part(p, IR_OP_CONV, 2, x);
+    uint32_t between = first == IR_NONE ? IR_NONE : result_of(p, first);
+    uint32_t second =
+        between == IR_NONE ? IR_NONE : add_part(p, IR_OP_CONV, x2[2] == IR_NONE ? 2 : 3, x2);
+    bool ok = second != IR_NONE &&
+              ir_attr_set_ints(p->graph, second, IR_ATTR_STRIDES, 2, strides) &&
+              result_of(p, second) != IR_NONE && add_sum(p, second, between);
+    return ok ? second : IR_NONE;
+}
+
+/* The fused node's own input, or IR_NONE. */
+static uint32_t input_of(const struct ir_node *fused, uint32_t i)
+{
+    return i < ir_node_own_inputs(fused) ? fused->inputs[i] : IR_NONE;
+}
+
+static bool split_pair(struct parts *p, const struct ir_node *fused)
+{
+    const uint32_t x2[3] = {fused->inputs[IR_PAIR_X2], fused->inputs[IR_PAIR_W2],
+                            input_of(fused, IR_PAIR_BIAS)};
+    uint32_t sum = add_both(p, fused, fused->inputs, x2);
+    return sum != IR_NONE && add_epilogue(p, sum, fused);
+}
+
+/* Adds what function `which` of a chain does to the part's result. */
+static bool add_func(struct parts *p, uint32_t node, const struct ir_node *fused, uint32_t which)
+{
+    const struct ir_epilogue step = {
+        .kind = IR_EPILOGUE_UNARY,
+        .func = (enum ir_unary)ir_attr_at(fused, IR_ATTR_FUNCS, which),
+    };
+    return step.func == IR_UNARY_IDENTITY || ir_epilogue_add(p->graph, node, step, IR_NONE);
+}
+
+/* The last part makes the second output of the first one, which the part before it makes. */
+static bool split_chain(struct parts *p, const struct ir_node *fused)
+{
+    const uint32_t one[3] = {fused->inputs[0], fused->inputs[1], input_of(fused, IR_CHAIN_BIAS)};
+    const uint32_t x2[3] = {input_of(fused, IR_CHAIN_X2), input_of(fused, IR_CHAIN_W2), one[2]};
+    uint32_t z = input_of(fused, IR_CHAIN_RESIDUAL);
+    uint32_t first = x2[0] != IR_NONE ? add_both(p, fused, one, x2)
+                                      : add_part(p, IR_OP_CONV, one[2] == IR_NONE ? 2 : 3, one);
+    if (first == IR_NONE || (x2[0] == IR_NONE && result_of(p, first) == IR_NONE) ||
+        (z != IR_NONE && !add_sum(p, first, z)) || !add_func(p, first, fused, 0))
         return false;
-    second =
-        add_part(p, IR_OP_CONV, ir_node_own_inputs(fused) - IR_PAIR_X2, fused->inputs + IR_PAIR_X2);
-    return second != IR_NONE && ir_attr_set_ints(p->graph, second, IR_ATTR_STRIDES, 2, strides) &&
-           result_of(p, second) != IR_NONE && ir_epilogue_add(p->graph, second, sum, between) &&
-           add_epilogue(p, second, fused);
+    p->output[p->n - 1] = 0;
+    const uint32_t next[3] = {ir_node(p->graph, first)->outputs[0], fused->inputs[IR_CHAIN_NEXT],
+                              input_of(fused, IR_CHAIN_NEXT_BIAS)};
+    uint32_t second = add_part(p, IR_OP_CONV, next[2] == IR_NONE ? 2 : 3, next);
+    return second != IR_NONE && result_of(p, second) != IR_NONE && add_func(p, second, fused, 1);
 }
 
 /* The images as numbers of the weights' type. */
@@ -101,15 +154,34 @@ static bool split_pool(struct parts *p, const struct ir_node *fused)
            add_epilogue(p, pool, fused);
 }
 
+/* How the fusions are split; the last part makes the last output. */
+static const struct {
+    enum ir_op op;
+    bool (*split)(struct parts *p, const struct ir_node *fused);
+} splits[] = {
+    {IR_OP_CONV_PAIR, split_pair},
+    {IR_OP_CONV_CHAIN, split_chain},
+    {IR_OP_CONV_POOL, split_pool},
+};
+
 static bool split(struct parts *p)
 {
     const struct ir_node fused = *ir_node(p->graph, 0); /* adding nodes moves them */
-    return fused.op == IR_OP_CONV_PAIR ? split_pair(p, &fused) : split_pool(p, &fused);
+    bool ok = false;
+    for (size_t i = 0; i < ARRAY_LEN(splits); i++)
+        if (splits[i].op == fused.op)
+            ok = splits[i].split(p, &fused);
+    if (ok)
+        p->output[p->n - 1] = fused.n_outputs - 1;
+    return ok;
 }
 
 bool parts_has(const struct ir_node *node)
 {
-    return node->op == IR_OP_CONV_PAIR || node->op == IR_OP_CONV_POOL;
+    for (size_t i = 0; i < ARRAY_LEN(splits); i++)
+        if (splits[i].op == node->op)
+            return true;
+    return false;
 }
 
 /* --- running --- */
@@ -122,11 +194,9 @@ static uint32_t made_by(const struct parts *p, uint32_t part)
 static bool make_room(struct parts *p)
 {
     bool ok = (p->at = calloc(p->graph->n_tensors, sizeof(*p->at))) != NULL;
-    for (uint32_t i = 0; i + 1 < p->n && ok; i++) {
-        p->between[i] = value_new(ir_tensor(p->graph, made_by(p, i)));
-        p->at[made_by(p, i)] = p->between[i];
-        ok = p->between[i];
-    }
+    for (uint32_t i = 0; i < p->n && ok; i++)
+        if (p->output[i] == IR_NONE)
+            ok = (p->between[i] = value_new(ir_tensor(p->graph, made_by(p, i)))) != NULL;
     return ok;
 }
 
@@ -139,8 +209,9 @@ static enum status run_once(struct layer_machine *machine, const struct parts *p
         if (fused->inputs[i] != IR_NONE)
             p->at[fused->inputs[i]] = run->from[node->inputs[i]];
     for (uint32_t i = 0; i < p->n; i++) {
-        bool last = i + 1 == p->n;
-        struct layer_run part = {.from = p->at, .to = {last ? run->to[0] : p->between[i]}};
+        void *to = p->output[i] == IR_NONE ? p->between[i] : run->to[p->output[i]];
+        struct layer_run part = {.from = p->at, .to = {to}};
+        p->at[made_by(p, i)] = to;
         TRY(layer_run_wide(machine, p->graph, ir_node(p->graph, p->node[i]), &part, 1, err));
     }
     return STATUS_OK;
