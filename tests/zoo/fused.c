@@ -70,14 +70,17 @@ static enum status make(struct onnx_model *model, const struct settings *s, bool
                         struct ir_graph **out, struct error *err)
 {
     struct pass_context context = {.evaluator = s->import.evaluator, .log = &s->log};
-    static struct pass_pairs pairs;
+    static struct pass_pairs pairs, chains;
     context.attention = context.merge = context.picks = context.joins = context.patches = true;
     context.stems = true;
     enum status status = onnx_import(model, &s->import, out, err);
     if (!status && fused)
         status = passes_run(*out, &context, err);
     context.pairs = &pairs; /* as the builder does it, when all others are done */
-    return status || !fused ? status : pass_run(pass_find("fuse_pair"), *out, &context, err);
+    context.chains = &chains;
+    if (!status && fused)
+        status = pass_run(pass_find("fuse_pair"), *out, &context, err);
+    return status || !fused ? status : pass_run(pass_find("fuse_chain"), *out, &context, err);
 }
 
 static void print_ops(const struct ir_graph *g)

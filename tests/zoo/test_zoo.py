@@ -44,7 +44,7 @@ FUSED = [
     ("densenet", convnets.densenet_tiny, 2,
      "18 nodes: conv=6 matmul=2 pool=1 binary=1 reshape=3 transpose=2 concat=3"),
     ("resnet_tiny", make_zoo.MODELS["resnet_tiny"], 2,
-     "19 nodes: conv=11 matmul=1 pool=1 reshape=1 conv_pool=1 conv_pair=4"),
+     "15 nodes: conv=6 matmul=1 pool=1 reshape=1 conv_pool=1 conv_pair=1 conv_chain=4"),
 ]
 # and a part of such a graph's plan
 PLANS = [

@@ -279,12 +279,13 @@ static void what_has_no_range_is_in_16_bits(void **state UNUSED)
 
 /* --- plan and runtime --- */
 
-static struct plan *make_plan(struct tune_report *report)
+/* A plan of a tuned graph with one input and one output, both of IMAGE floats. */
+static struct plan *plan_of(struct ir_graph *g)
 {
     struct plan *plan = plan_new();
     struct error err;
     struct shape shape = {.rank = 4, .dim = {1, CHANNELS, 8, 8}};
-    struct ir_graph *g = plan->profiles[0].graph = tuned_network(report);
+    plan->profiles[0].graph = g;
     plan->n_profiles = plan->n_inputs = plan->n_outputs = 1;
     plan->profiles[0].batch = 1;
     plan->name = g->name = "bytes";
@@ -294,6 +295,11 @@ static struct plan *make_plan(struct tune_report *report)
     if (build_place(g, &plan->profiles[0].tensor_bytes, &err) || plan_check(plan, &err))
         fail_msg("%s", err.text);
     return plan;
+}
+
+static struct plan *make_plan(struct tune_report *report)
+{
+    return plan_of(tuned_network(report));
 }
 
 static void write_plan(const struct plan *plan, char path[64])
@@ -372,6 +378,90 @@ static void a_plan_keeps_scales_and_runs(void **state UNUSED)
     assert_non_null(strstr(err.text, "no kernels for 8 bits with a scale"));
     unlink(path);
     free(out);
+    free(want);
+    ir_graph_free(plain);
+    plan_free(plan);
+}
+
+/* x -> abs -> conv_chain -> y + t; the chain adds its input to y. All between have ranges. */
+static struct ir_graph *chain_network(void)
+{
+    static const int64_t relu[] = {IR_UNARY_RELU, IR_UNARY_RELU};
+    const int64_t square[] = {CHANNELS, CHANNELS, 1, 1, 0}, each[] = {CHANNELS, 0};
+    struct ir_graph *g = ir_graph_new();
+    float *values[3];
+    uint32_t t[3], x = net_input(g, (int64_t[]){1, CHANNELS, 8, 8, 0});
+    t[0] = unary(g, "abs", IR_UNARY_ABS, x);
+    uint32_t in[IR_CHAIN_INPUTS] = {t[0],
+                                    net_constant(g, square),
+                                    net_constant(g, square),
+                                    IR_NONE,
+                                    IR_NONE,
+                                    net_constant(g, each),
+                                    t[0],
+                                    net_constant(g, each)};
+    uint32_t node = net_node(g, IR_OP_CONV_CHAIN, "chain", IR_CHAIN_INPUTS, in);
+    net_ints(g, node, IR_ATTR_FUNCS, 2, relu);
+    t[1] = net_infer(g, node);
+    t[2] = ir_node(g, node)->outputs[1];
+    uint32_t sum = net_node(g, IR_OP_BINARY, "sum", 2, &t[1]);
+    net_int(g, sum, IR_ATTR_FUNC, IR_BINARY_ADD);
+    uint32_t y = net_infer(g, sum);
+    for (int i = 0; i < 3; i++)
+        net_output(g, t[i]);
+    net_reference(g, values);
+    g->n_outputs = 0;
+    net_output(g, y);
+    for (int i = 0; i < 3; i++) {
+        set_range(g, t[i], values[i], false, i == 1);
+        free(values[i]);
+    }
+    for (uint32_t i = 1; i <= IR_CHAIN_NEXT; i++)
+        set_range(g, in[i], ir_tensor(g, in[i])->data, true, false);
+    return g;
+}
+
+static uint64_t chains_of_bytes(const struct ir_graph *graph, const struct ir_node *node,
+                                const struct tactic *tactic UNUSED)
+{
+    bool bytes = ir_tensor(graph, node->inputs[0])->scale != IR_NO_SCALE;
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        bytes = bytes && ir_tensor(graph, node->outputs[i])->scale != IR_NO_SCALE;
+    return node->op == IR_OP_CONV_CHAIN && !bytes ? 100000 : 1000;
+}
+
+/* Each result has its own scale, in the tuner, the plan and the runtime. */
+static void a_node_stores_two_results_in_bytes(void **state UNUSED)
+{
+    struct tune_options options = {.device = device, .precision = PRECISION_I8, .seed = 3};
+    struct ir_graph *g = chain_network(), *plain = chain_network();
+    struct tune_report report;
+    struct error err;
+    char path[64];
+    float *want, in[IMAGE], out[IMAGE] = {0};
+    mock_script(device)->cost = chains_of_bytes;
+    if (tune_graph(g, &options, &report, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        for (uint32_t k = 0; ir_node(g, i)->op == IR_OP_CONV_CHAIN && k < 2; k++) {
+            const struct ir_tensor *y = ir_tensor(g, ir_node(g, i)->outputs[k]);
+            assert_int_equal(y->dtype, k ? DTYPE_I8 : DTYPE_U8);
+            assert_true(y->scale != IR_NO_SCALE && y->scale == y->range);
+        }
+    struct plan *plan = plan_of(g), *read;
+    write_plan(plan, path);
+    if (plan_read(path, &read, &err))
+        fail_msg("%s", err.text);
+    same_scales(g, read->profiles[0].graph);
+    plan_free(read);
+    net_input_fill(ir_tensor(plain, plain->inputs[0]), 0, in);
+    if (run(path, in, out, &err))
+        fail_msg("%s", err.text);
+    net_reference(plain, &want);
+    double e = net_error(plain, 0, out, want);
+    if (!(e > 1e-5 && e < 3e-2))
+        fail_msg("error %g", e);
+    unlink(path);
     free(want);
     ir_graph_free(plain);
     plan_free(plan);
@@ -459,6 +549,7 @@ int main(void)
         TEST(bytes_are_taken_where_they_are_wished),
         TEST(what_has_no_range_is_in_16_bits),
         TEST(a_plan_keeps_scales_and_runs),
+        TEST(a_node_stores_two_results_in_bytes),
         TEST(damaged_scales_are_refused),
         TEST(damaged_files_are_refused),
     };
