@@ -144,7 +144,6 @@ static enum status tune_trial(struct ir_graph *graph, const struct tune_options 
 struct trials {
     const struct build_options *options;
     const struct tune_options *tune;
-    bool asked[KINDS];
     struct joined with[KINDS]; /* of a kind: all that the device takes; then what pays is left */
     struct tune_report sum;
 };
@@ -155,8 +154,8 @@ static void trials_cleanup(struct trials *t)
         joined_cleanup(&t->with[k]);
 }
 
-/* Leaves in with[kind] what pays of it. Times that the cache had count once: for what comes later
- * they are those of the trials before. */
+/* Leaves in with[kind] what pays of it. Only the first trial says what the cache had: for the
+ * others it has what trials have put there. */
 static enum status try_both(const struct ir_graph *graph, struct trials *t, uint32_t kind,
                             struct error *err)
 {
@@ -166,7 +165,7 @@ static enum status try_both(const struct ir_graph *graph, struct trials *t, uint
     bool first = true;
     for (uint32_t k = 0; k < kind; k++)
         first = first && !t->with[k].graph;
-    parts.retune = parts.retune && first; /* they have been tuned */
+    parts.retune = parts.retune && first; /* all parts were timed in the trials before */
     uint32_t from_cache = t->sum.from_cache;
     TRY(ir_graph_copy(graph, &apart, err));
     TRY(tune_trial(with->graph, t->tune, &t->sum, err));
