@@ -8,7 +8,7 @@ const struct backend backend_cuda = {
     .abi = BACKEND_ABI,
     .features = BACKEND_ATTENTION | BACKEND_MERGE | BACKEND_SCALES | BACKEND_SIGNED | BACKEND_F8 |
                 BACKEND_PICKS | BACKEND_JOINS | BACKEND_PATCHES | BACKEND_CHAINS | BACKEND_STEMS |
-                BACKEND_PAIRS,
+                BACKEND_PAIRS | BACKEND_CONV_CHAINS,
     .name = "cuda",
     .stable_addresses = true,
     .plugins = plugin_registry_use,

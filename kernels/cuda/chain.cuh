@@ -5,9 +5,9 @@
  * it as well, and from shared memory into the second one.
  *
  * Each of two to four warpgroups has tiles of 64 rows, a ring of x, slots for results, and a
- * thread that loads for it; all weights stay. A tile's results are made chunk by chunk, 64 or
- * 128 columns at a time: a residual comes into a slot, a chunk's results take its place, and the slot, whose
- * lines are swizzled as tensor copies and products want them, is written to memory and is an
+ * thread that loads for it; all weights stay. A tile's results are made chunk by chunk, 64 or 128
+ * columns at a time: a residual comes into a slot, a chunk's results take its place, and the slot,
+ * whose lines are swizzled as tensor copies and products want them, is written to memory and is an
  * operand of the second product, whose sums stay in registers until the tile's end.
  *
  *   slots        |z0|z1|z0'|z1'| ..                                        loader
