@@ -9,13 +9,16 @@
  * else (ONLINE) blocks of keys follow one another with one. CHUNKED: exponentials of 64 keys at a
  * time, while the product with the values of the 64 before takes place, for want of registers.
  *
+ * Of two TEAMS each has consumers, rings, mbarriers, a loading thread and items of its own, as two
+ * blocks of one multiprocessor would. One team multiplies while the other one makes weights.
+ *
  * With SPANS each query sees a range of keys. A warp of its own finds what a tile's queries see
  * together and leaves that beside the queries; other blocks are not loaded, and a warpgroup passes
  * over blocks that none of its 64 queries sees.
  *
  * Rings: queries, keys and values, the last two with mbarriers of their own, so that products begin
  * before the values are there, and keys make room before values. An item is one or more tiles of a
- * head (or pair); blocks walk items grid by grid.
+ * head (or pair); teams walk items grid by grid.
  */
 #ifndef INFERD_KERNELS_CUDA_ATTENTION_PASS_CUH
 #define INFERD_KERNELS_CUDA_ATTENTION_PASS_CUH
@@ -175,9 +178,13 @@ __device__ __forceinline__ void pass_put(const bytes_side &to, unsigned char *ou
                                          pass_rows &r, const float (&y)[S::COLUMNS / 2],
                                          float (&probe)[2])
 {
+    constexpr int LINE = TYPE == PASS_WORDS ? S::LINE : S::WIDE, NUMBER = LINE / S::WIDE;
     float scale[2];
     if (!S::CHUNKED) /* addresses would be kept in registers from tile to tile */
         own_path(row);
+    /* Swizzled; the row 8 further on has its chunks in the same places. */
+    int first = row * LINE + (int)threadIdx.x % 4 * 2 * NUMBER;
+    first ^= (first >> 7 & (LINE / 16 - 1)) << 4;
 #pragma unroll
     for (int up = 0; up < 2; up++) {
         float sum = quad_sum(r.sum[up]);
@@ -187,21 +194,16 @@ __device__ __forceinline__ void pass_put(const bytes_side &to, unsigned char *ou
     }
 #pragma unroll
     for (int i = 0; i < S::COLUMNS / 2; i += 2) {
-        const int up = i / 2 % 2;
-        int column = i / 4 * 8 + (int)threadIdx.x % 4 * 2;
+        const int up = i / 2 % 2, column = i / 4 * 8;
+        unsigned char *at = out + column / S::WIDE * (PASS_QUERIES * LINE) + up * 8 * LINE +
+                            (first ^ column % S::WIDE * NUMBER);
         float a = y[i] * scale[up], b = y[i + 1] * scale[up];
         if (S::SPANS)
             probe[up] = not_finite(not_finite(probe[up], a), b);
-        if constexpr (TYPE == PASS_WORDS) {
-            int at = (row + 8 * up) * S::LINE + column % S::WIDE * 2;
-            at ^= (at >> 7 & (S::LINE / 16 - 1)) << 4;
-            shared_put(out + column / S::WIDE * S::Y_BOX + at, pair_of<typename S::T>(a, b));
-        } else {
-            int at = (row + 8 * up) * S::WIDE + column % S::WIDE;
-            at ^= (at >> 7 & (S::WIDE / 16 - 1)) << 4;
-            shared_put(out + column / S::WIDE * (S::Y_BOX / 2) + at,
-                       pass_bytes<TYPE == PASS_F8>(to, a, b));
-        }
+        if constexpr (TYPE == PASS_WORDS)
+            shared_put(at, pair_of<typename S::T>(a, b));
+        else
+            shared_put(at, pass_bytes<TYPE == PASS_F8>(to, a, b));
     }
 }
 
@@ -273,15 +275,26 @@ template <class S> struct pass_consumer {
     const pass_shared<S> &sm;
     const pass_job &j;
     const struct problem &p;
-    int group, row;
+    int group;
     hopper_turn tq, tk;
 
     __device__ pass_consumer(const pass_shared<S> &shared, const pass_job &job,
                              const struct problem &problem, int warpgroup)
         : sm(shared), j(job), p(problem), group(warpgroup), tq({0, 0}), tk({0, 0})
     {
-        int t = (int)threadIdx.x % HOPPER_WARPGROUP;
-        row = t / 32 * 16 + t % 32 / 4;
+    }
+
+    /* Which warpgroup of its team this is, and which the upper row of a thread: found anew for each
+     * use, since two teams have no registers to keep them in. */
+    __device__ __forceinline__ int part(void) const
+    {
+        return S::TEAMS == 1 ? group : (int)(threadIdx.x / HOPPER_WARPGROUP % S::GROUPS);
+    }
+
+    __device__ __forceinline__ int row(void) const
+    {
+        unsigned t = threadIdx.x % HOPPER_WARPGROUP;
+        return (int)(t / 32 * 16 + t % 32 / 4);
     }
 
     /* Lets a stage go that this warp has read. */
@@ -303,44 +316,32 @@ template <class S> struct pass_consumer {
 
     __device__ __forceinline__ void ask_scores(float (&s)[S::SCORES])
     {
-        int half = S::PAIR ? group * S::BLOCK * S::LINE : 0;
+        int half = S::PAIR ? part() * S::BLOCK * S::LINE : 0;
         mbarrier_wait(sm.k_full + tk.at, tk.parity);
-        pass_scores<S>(shared_address(sm.q + tq.at * S::Q) + group * PASS_QUERIES * S::LINE,
+        pass_scores<S>(shared_address(sm.q + tq.at * S::Q) + part() * PASS_QUERIES * S::LINE,
                        shared_address(sm.k + tk.at * S::K) + half, s);
     }
 
-    __device__ __forceinline__ void ask_values(const hopper_turn &at, uint32_t (&p)[S::SCORES / 2],
-                                               bool keep, float (&y)[S::COLUMNS / 2])
+    /* Where a stage's values are, when they have come. */
+    __device__ __forceinline__ uint32_t wait_values(const hopper_turn &at)
     {
-        int half = S::PAIR ? group * S::BLOCK * S::LINE : 0;
+        int half = S::PAIR ? part() * S::BLOCK * S::LINE : 0;
         mbarrier_wait(sm.v_full + at.at, at.parity);
-        pass_values<S>(shared_address(sm.v + at.at * S::K) + half, p, keep, y);
+        return shared_address(sm.v + at.at * S::K) + half;
     }
 
     /* --- all keys in one block --- */
 
-    /* Weights of a block, before its values are there; its keys' stage is free then. */
-    __device__ __forceinline__ void soften(float (&s)[S::SCORES], pass_rows &r,
-                                           float (&y)[S::COLUMNS / 2],
-                                           uint32_t (&p)[S::CHUNKED ? 1 : S::SCORES / 2])
-    {
-        pass_maximum<S>(j, s, r);
-        if constexpr (S::CHUNKED) {
-            mbarrier_wait(sm.v_full + tk.at, tk.parity);
-            pass_chunks<S>(j, shared_address(sm.v + tk.at * S::K), s, r, y);
-        } else {
-#pragma unroll
-            for (int i = 0; i < S::SCORES; i += 2)
-                p[i / 2] = pass_weights<S>(j, s, i, r, r.sum);
-        }
-    }
-
-    __device__ __forceinline__ void block(
-        const pass_seen &seen, bool last_use, pass_rows &r, float (&y)[S::COLUMNS / 2],
-        const uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
+    /* The mask is asked for before queries are waited for, and comes while scores are made. (Words
+     * of a later tile would be waited for by proxy_fence.) Values are waited for before weights are
+     * made: in between, registers are fewest. */
+    __device__ __forceinline__ void block(int who, int query, const pass_seen &seen, bool last_use,
+                                          pass_rows &r, float (&y)[S::COLUMNS / 2])
     {
         float s[S::SCORES];
-        uint32_t p[S::CHUNKED ? 1 : S::SCORES / 2];
+        uint32_t words[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS];
+        if (S::MASK_ROWS)
+            pass_mask_load<S>(j, who, query + row(), 0, words);
         mbarrier_wait(sm.q_full + tq.at, tq.parity);
         ask_scores(s);
         wgmma_wait<0>();
@@ -348,37 +349,21 @@ template <class S> struct pass_consumer {
         free_stage(sm.k_empty + tk.at, last_use);
         free_stage(sm.q_empty + tq.at, true);
         pass_mask_scores<S>(j, seen, 0, s, words);
-        soften(s, r, y, p);
-        if constexpr (!S::CHUNKED) {
-            ask_values(tk, p, false, y);
+        uint32_t v = wait_values(tk);
+        pass_maximum<S>(j, s, r);
+        if constexpr (S::CHUNKED) {
+            pass_chunks<S>(j, v, s, r, y);
+        } else {
+            uint32_t p[S::SCORES / 2];
+#pragma unroll
+            for (int i = 0; i < S::SCORES; i += 2)
+                p[i / 2] = pass_weights<S>(j, s, i, r, r.sum);
+            pass_values<S>(v, p, false, y);
             wgmma_wait<0>();
             wgmma_hold(y);
             wgmma_hold(p);
         }
         free_stage(sm.v_empty + tk.at, last_use);
-    }
-
-    __device__ __forceinline__ void read_mask(
-        const pass_item<S> &it, int tile,
-        uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
-    {
-        int query = tile * S::TILE + (S::PAIR ? 0 : group * PASS_QUERIES);
-        if (!S::ONLINE && S::MASK_ROWS)
-            pass_mask_load<S>(j, it.head[S::PAIR ? group : 0], query + row, 0, words);
-    }
-
-    /* Reads the mask of the tile behind this one, long before it is needed. */
-    __device__ __forceinline__ void next_mask(
-        const pass_item<S> &it, int item, int tile,
-        uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
-    {
-        int next = item + (int)gridDim.x;
-        if (tile + 1 == it.last && next < j.items) {
-            pass_item<S> other(j, next);
-            read_mask(other, other.first, words);
-        } else if (tile + 1 < it.last && S::MASK == MASK_FULL) {
-            read_mask(it, tile + 1, words);
-        }
     }
 
     /* --- blocks of keys --- */
@@ -393,12 +378,12 @@ template <class S> struct pass_consumer {
         float s[S::SCORES];
         uint32_t words[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS];
         if (S::MASK_ROWS)
-            pass_mask_load<S>(j, who, query + row, key0, words);
+            pass_mask_load<S>(j, who, query + row(), key0, words);
         ask_scores(s);
         if constexpr (FIRST) {
             wgmma_wait<0>();
         } else {
-            ask_values(tv, p, true, y);
+            pass_values<S>(wait_values(tv), p, true, y);
             wgmma_wait<1>();
         }
         wgmma_hold(s);
@@ -461,7 +446,7 @@ template <class S> struct pass_consumer {
             key0 += S::BLOCK;
             step<false>(key0, who, query, seen, b + 1 == to, tv, r, p, y);
         }
-        ask_values(tv, p, true, y);
+        pass_values<S>(wait_values(tv), p, true, y);
         wgmma_wait<0>();
         wgmma_hold(y);
         wgmma_hold(p);
@@ -474,10 +459,10 @@ template <class S> struct pass_consumer {
     {
         const struct span *at = sm.ranges + tq.at * S::RANGES;
         struct span all = at[S::TILE + S::GROUPS];
-        own = at[S::TILE + group];
+        own = at[S::TILE + part()];
 #pragma unroll
         for (int up = 0; up < 2; up++) {
-            struct span one = at[query % S::TILE + row + 8 * up];
+            struct span one = at[query % S::TILE + row() + 8 * up];
             seen.first[up] = one.begin;
             seen.last[up] = one.end - 1;
         }
@@ -486,17 +471,15 @@ template <class S> struct pass_consumer {
     }
 
     /* One tile of the item; the turns go on. */
-    __device__ __forceinline__ void tile(
-        const CUtensorMap *map, const pass_item<S> &it, int item, int at,
-        uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
+    __device__ __forceinline__ void tile(const CUtensorMap *map, const pass_item<S> &it, int at)
     {
-        int who = it.head[S::PAIR ? group : 0];
-        int query = at * S::TILE + (S::PAIR ? 0 : group * PASS_QUERIES);
+        int who = S::PAIR && part() == 1 ? it.head[1] : it.head[0];
+        int query = at * S::TILE + (S::PAIR ? 0 : part() * PASS_QUERIES);
         bool last = at + 1 == it.last;
         bool busy = who < j.total && query < j.sq;
         float y[S::COLUMNS / 2];
         pass_rows r = {{-INFINITY, -INFINITY}, {0, 0}, {0, 0}};
-        pass_seen seen(j, query + row);
+        pass_seen seen(j, query + row());
         if constexpr (S::ONLINE) {
             pass_blocks<S> blocks(j, at);
             struct span own = {0, j.causal ? min(j.sk, query + PASS_QUERIES + j.ahead) : j.sk};
@@ -510,7 +493,7 @@ template <class S> struct pass_consumer {
                 y[i] = 0;
             stream(blocks, own, who, query, seen, r, y);
         } else if (busy) {
-            block(seen, last, r, y, words);
+            block(who, query, seen, last, r, y);
         } else {
             skip_stage(sm.q_full, sm.q_empty, tq, true);
             skip_stage(sm.k_full, sm.k_empty, tk, last);
@@ -518,23 +501,21 @@ template <class S> struct pass_consumer {
         }
         if (!S::ONLINE && last)
             tk.next(S::STAGES);
-        next_mask(it, item, at, words);
-        if (busy)
-            pass_store<S>(map, p, sm.broken + 8 * group, sm.y + group * S::Y, group, row, r, y,
-                          who % j.heads, query, who / j.heads);
+        if (busy) {
+            pass_head head(j, who);
+            pass_store<S>(map, p, sm.broken + 8 * part(), sm.y + part() * S::Y, group, row(), r, y,
+                          head.h, query, head.n);
+        }
         tq.next(S::Q_STAGES);
     }
 
     __device__ __forceinline__ void run(const CUtensorMap *map)
     {
-        uint32_t words[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS];
-        pass_item<S> start(j, (int)blockIdx.x); /* no block is without items */
-        read_mask(start, start.first, words);
-        for (int at = (int)blockIdx.x; at < j.items; at += (int)gridDim.x) {
+        for (int at = pass_first<S>(); at < j.items; at = pass_next<S>(at)) {
             pass_item<S> it(j, at);
 #pragma unroll 1
             for (int i = it.first; i < it.last; i++)
-                tile(map, it, at, i, words);
+                tile(map, it, i);
         }
         if (threadIdx.x % HOPPER_WARPGROUP == 0)
             store_wait_all();
@@ -548,10 +529,17 @@ __global__ void __launch_bounds__(S::THREADS, 1)
                 const __grid_constant__ pass_job j, const __grid_constant__ struct problem p)
 {
     KERNEL_SHARED(unsigned char, raw);
-    pass_shared<S> sm(raw);
+    const int consumers = S::GROUPS * HOPPER_WARPGROUP / 32; /* warps of a team */
     int group = (int)threadIdx.x / HOPPER_WARPGROUP;
+    int warp = (int)threadIdx.x / 32 - S::TEAMS * consumers; /* of those that load; else below 0 */
+    pass_shared<S> sm(raw);
     if (threadIdx.x == 0) {
-        const int consumers = S::GROUPS * HOPPER_WARPGROUP / 32; /* warps */
+        tensor_prefetch(&q);
+        tensor_prefetch(&k);
+        tensor_prefetch(&v);
+        tensor_prefetch(&y);
+    }
+    if (warp < 0 && (int)threadIdx.x % (consumers * 32) == 0) {
         for (int i = 0; i < S::Q_STAGES; i++) {
             mbarrier_init(sm.q_full + i, 1);
             mbarrier_init(sm.q_empty + i, consumers);
@@ -569,13 +557,13 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     __syncthreads();
     grid_go();
     grid_wait();
-    if (group == S::GROUPS) {
+    if (warp >= 0) {
         registers_fewer<S::FEW>();
-        if (threadIdx.x == S::GROUPS * HOPPER_WARPGROUP) {
+        if (warp < S::TEAMS && threadIdx.x % 32 == 0) {
             grid_fence();
             pass_produce<S>(sm, &q, &k, &v, j);
         }
-        if (S::SPANS && (int)threadIdx.x / 32 == S::GROUPS * HOPPER_WARPGROUP / 32 + 1)
+        if (S::SPANS && warp == 1)
             pass_produce_ranges<S>(sm, j, p);
     } else {
         registers_more<S::MANY>();
@@ -605,25 +593,24 @@ inline struct hopper_tensor pass_tensor(const struct operand &x, int dtype, int6
 }
 
 /* Few items: a tile each; many: all tiles of a head, so that keys and values come once. */
-template <class S> void pass_cut(int heads, int multiprocessors, struct pass_job *j)
+template <class S> void pass_cut(int heads, int teams, struct pass_job *j)
 {
     int64_t best = INT64_MAX;
     j->a_part = 1;
-    j->parts = j->tiles;
+    j->parts = divider_make((uint32_t)j->tiles);
     for (int a = j->tiles; a >= 1 && !S::ONLINE; a--) {
         int64_t parts = kernel_ceil_div(j->tiles, a);
-        int64_t cost = kernel_ceil_div(heads * parts, multiprocessors) * (a * 4 + 1);
+        int64_t cost = kernel_ceil_div(heads * parts, teams) * (a * 4 + 1);
         if (cost < best) {
             best = cost;
             j->a_part = a;
-            j->parts = (int)parts;
+            j->parts = divider_make((uint32_t)parts);
         }
     }
 }
 
 /* False: sizes beyond what the kernel counts in, or a scale that masks cannot be divided by. */
-template <class S>
-bool pass_job_of(const struct problem &p, int multiprocessors, struct pass_job *j)
+template <class S> bool pass_job_of(const struct problem &p, int teams, struct pass_job *j)
 {
     int64_t total = p.batch * p.heads, heads = S::PAIR ? kernel_ceil_div(total, 2) : total;
     int64_t tiles = kernel_ceil_div(p.sq, S::TILE);
@@ -631,14 +618,15 @@ bool pass_job_of(const struct problem &p, int multiprocessors, struct pass_job *
         p.sk > INT32_MAX / 4 || p.sq > INT32_MAX / 4 || !(p.scale > 1e-6f))
         return false;
     *j = {};
-    j->heads = p.heads;
+    j->heads = divider_make((uint32_t)p.heads);
+    j->mask_batches = divider_make((uint32_t)p.mask_batches);
     j->shared_by = p.shared_by;
     j->total = (int)total;
     j->sq = p.sq;
     j->sk = p.sk;
     j->tiles = (int)tiles;
-    pass_cut<S>((int)heads, multiprocessors, j);
-    j->items = (int)heads * j->parts;
+    pass_cut<S>((int)heads, teams, j);
+    j->items = (int)heads * (int)j->parts.by;
     j->ahead = p.sk - p.sq;
     j->causal = p.causal;
     j->scale = p.scale * LOG2_E;
@@ -649,7 +637,6 @@ bool pass_job_of(const struct problem &p, int multiprocessors, struct pass_job *
     j->mask_h = p.mask_h;
     j->mask_q = p.mask_q;
     j->mask_k = (int)p.mask_k;
-    j->mask_batches = p.mask_batches;
     j->mask_words = p.mask && !p.mask_bool && p.mask_k == 1 && p.sk % 2 == 0 && p.mask_n % 2 == 0 &&
                     p.mask_h % 2 == 0 && p.mask_q % 2 == 0 && (uintptr_t)p.mask % 4 == 0;
     return true;
@@ -661,6 +648,7 @@ cudaError_t pass_launch_of(const struct kernel_call *call, const struct problem 
     const int dtype = number_of<typename S::T>::dtype;
     int heads_k = p.heads / p.shared_by;
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int teams = multiprocessors * S::TEAMS;
     struct pass_job job;
     struct hopper_tensor t[4] = {
         pass_tensor(p.q, dtype, p.d, p.heads, p.sq, p.batch, S::WIDE, PASS_QUERIES),
@@ -669,7 +657,7 @@ cudaError_t pass_launch_of(const struct kernel_call *call, const struct problem 
         pass_tensor(p.y, p.to.step == 0 ? dtype : p.to.type, p.e, p.heads, p.sq, p.batch, S::WIDE,
                     PASS_QUERIES)};
     bool fits = (!S::CHUNKED || p.to.step == 0) && (S::ONLINE || p.sk <= S::BLOCK) &&
-                (!S::PAIR || p.sq <= S::TILE) && pass_job_of<S>(p, multiprocessors, &job);
+                (!S::PAIR || p.sq <= S::TILE) && pass_job_of<S>(p, teams, &job);
     for (int i = 0; fits && i < 4; i++)
         fits = hopper_tensor_fits(&t[i]);
     if (!fits)
@@ -720,11 +708,17 @@ struct pass_row {
 
 template <class T> cudaError_t pass_launch(const struct kernel_call *call, const struct problem &p)
 {
-    /* columns, keys of a block, consumers, online, pair, chunked, stages of queries, of keys */
+    /* columns, keys of a block, consumers (four are two teams), online, pair, chunked, stages of
+     * queries, of keys. Two teams have no registers for a mask of each query with 128 keys. */
     static const struct pass_row rows[] = {
-        PASS_ROW(PAIR, 32, 64, 2, false, true, false, 4, 4),
-        PASS_ROW(PAIR, 64, 64, 2, false, true, false, 4, 4),
-        PASS_ROW(128, 64, 128, 2, false, false, false, 3, 4),
+        PASS_ROW(PAIR, 32, 64, 4, false, true, false, 4, 4),
+        PASS_ROW(PAIR, 64, 64, 4, false, true, false, 2, 2),
+        {KERNEL_ATTENTION_PASS_128,
+         64,
+         0,
+         {PASS_FN(MASK_NONE, 64, 128, 4, false, false, false, 2, 2),
+          PASS_FN(MASK_KEYS, 64, 128, 4, false, false, false, 2, 2),
+          PASS_FN(MASK_FULL, 64, 128, 2, false, false, false, 3, 4), nullptr}},
         {KERNEL_ATTENTION_PASS_208,
          64,
          128,

@@ -14,9 +14,10 @@ namespace attention
 constexpr int PASS_QUERIES = 64; /* of a warpgroup: the rows of a product */
 
 struct pass_job {
-    int heads, shared_by, total; /* total: heads of all batches */
+    struct divider heads, parts, mask_batches;
+    int shared_by, total; /* total: heads of all batches */
     int sq, sk;
-    int tiles, parts, a_part; /* tiles of a head; an item has `a_part`, a head `parts` items */
+    int tiles, a_part; /* tiles of a head; an item has `a_part`, a head `parts` items */
     int items;
     int ahead; /* causal: query i sees keys up to i + ahead */
     bool causal, mask_bool;
@@ -24,16 +25,28 @@ struct pass_job {
     float scale;     /* times log2(e) */
     float unscale;   /* 1 / the scale itself */
     const void *mask;
-    int64_t mask_n, mask_h, mask_q, mask_batches;
+    int64_t mask_n, mask_h, mask_q;
     int mask_k; /* 0 or 1 */
+};
+
+/* The batch of a head that is counted over all batches, and which of its heads that is. */
+struct pass_head {
+    int n, h;
+    __device__ __forceinline__ pass_head(const pass_job &j, int who)
+    {
+        uint32_t rest;
+        n = (int)divider_split(j.heads, (uint32_t)who, &rest);
+        h = (int)rest;
+    }
 };
 
 template <class T_, int COLUMNS_, int BLOCK_, mask_kind MASK_, int GROUPS_, bool ONLINE_,
           bool PAIR_, bool CHUNKED_, int Q_STAGES_, int STAGES_>
 struct pass_shape {
     typedef T_ T;
-    static constexpr int GROUPS = GROUPS_, COLUMNS = COLUMNS_, BLOCK = BLOCK_, Q_STAGES = Q_STAGES_,
-                         STAGES = STAGES_;
+    static constexpr int TEAMS = GROUPS_ == 4 ? 2 : 1, CONSUMERS = GROUPS_;
+    static constexpr int GROUPS = CONSUMERS / TEAMS, COLUMNS = COLUMNS_, BLOCK = BLOCK_,
+                         Q_STAGES = Q_STAGES_, STAGES = STAGES_;
     static constexpr mask_kind MASK = MASK_;
     static constexpr bool ONLINE = ONLINE_, PAIR = PAIR_, CHUNKED = CHUNKED_;
     static constexpr bool SPANS = MASK == MASK_SPANS;
@@ -48,14 +61,18 @@ struct pass_shape {
     static constexpr int BARRIERS = (SPANS ? 3 : 2) * Q_STAGES + 4 * STAGES;
     /* those of a tile's queries, of each warpgroup's, and of all */
     static constexpr int RANGES = SPANS ? TILE + GROUPS + 1 : 0;
-    static constexpr int SHARED =
-        HOPPER_ALIGN + Q_STAGES * (Q + RANGES * (int)sizeof(struct span)) + 2 * STAGES * K +
-        GROUPS * Y + BARRIERS * 8 + (SPANS ? GROUPS * 8 * (int)sizeof(uint32_t) : 0);
-    static constexpr int THREADS = (GROUPS + 1) * HOPPER_WARPGROUP;
-    static constexpr int MANY = GROUPS == 3                                 ? 160
+    static constexpr int OWN = /* bytes of a team; the next one begins NEXT bytes further on */
+        Q_STAGES * (Q + RANGES * (int)sizeof(struct span)) + 2 * STAGES * K + GROUPS * Y +
+        BARRIERS * 8 + (SPANS ? GROUPS * 8 * (int)sizeof(uint32_t) : 0);
+    static constexpr int NEXT = (OWN + HOPPER_ALIGN - 1) / HOPPER_ALIGN * HOPPER_ALIGN;
+    static constexpr int SHARED = HOPPER_ALIGN + (TEAMS - 1) * NEXT + OWN;
+    static constexpr int THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
+    /* registers: together not more than the block starts with, 96 in each of 640 threads */
+    static constexpr int MANY = CONSUMERS == 4                              ? 112
+                                : GROUPS == 3                               ? 160
                                 : BLOCK > 208 || (COLUMNS == 128 && !SPANS) ? 240
                                                                             : 232;
-    static constexpr int FEW = GROUPS == 3 ? 32 : MANY == 240 ? 24 : 40;
+    static constexpr int FEW = MANY <= 160 ? 32 : MANY == 232 ? 40 : 24;
     static constexpr int SCORES = BLOCK / 2; /* of a thread */
     /* rows of the mask that a thread reads */
     static constexpr int MASK_ROWS = MASK == MASK_KEYS ? 1 : MASK == MASK_FULL ? 2 : 0;
@@ -64,10 +81,30 @@ struct pass_shape {
     /* Scores stay as the product gives them. A mask is brought to their unit, which BF16's lowest
      * numbers do not survive. */
     static constexpr bool RAW = !CHUNKED && (MASK_ROWS == 0 || number_of<T>::dtype == DTYPE_F16);
-    static_assert(!SPANS || (ONLINE && !PAIR), "spans");
+    static_assert(!SPANS || (ONLINE && !PAIR && TEAMS == 1), "spans");
     static_assert(!ONLINE || SCORES <= 64, "a row's keys have a bit each");
     static_assert(!CHUNKED || (!ONLINE && !PAIR && BLOCK % 64 == 0), "chunks");
 };
+
+/* The team that the thread belongs to; warps that load, too, belong to one each. */
+template <class S> __device__ __forceinline__ int pass_team(void)
+{
+    unsigned warp = threadIdx.x / 32, consumers = S::CONSUMERS * HOPPER_WARPGROUP / 32;
+    if (S::TEAMS == 1)
+        return 0;
+    return (int)(warp < consumers ? warp * S::TEAMS / consumers : warp % S::TEAMS);
+}
+
+/* The team's first item, and that behind another one. */
+template <class S> __device__ __forceinline__ int pass_first(void)
+{
+    return (int)blockIdx.x + pass_team<S>() * (int)gridDim.x;
+}
+
+template <class S> __device__ __forceinline__ int pass_next(int item)
+{
+    return item + S::TEAMS * (int)gridDim.x;
+}
 
 template <class S> struct pass_shared {
     unsigned char *q, *k, *v, *y;
@@ -76,7 +113,7 @@ template <class S> struct pass_shared {
     uint32_t *broken; /* of spans, two words a consumer's warp: lanes that have rows not finite */
     __device__ explicit pass_shared(unsigned char *raw)
     {
-        q = shared_kept(raw);
+        q = shared_kept(raw + pass_team<S>() * S::NEXT);
         k = q + S::Q_STAGES * S::Q;
         v = k + S::STAGES * S::K;
         y = v + S::STAGES * S::K;
@@ -98,8 +135,9 @@ template <class S> struct pass_item {
     int head[2];     /* of the two halves of a tile, counted over all batches; total: none */
     __device__ pass_item(const pass_job &j, int at)
     {
-        int who = at / j.parts, part = at - who * j.parts;
-        part = j.causal ? j.parts - 1 - part : part; /* the long ones first */
+        uint32_t rest;
+        int who = (int)divider_split(j.parts, (uint32_t)at, &rest);
+        int part = j.causal ? (int)(j.parts.by - 1 - rest) : (int)rest; /* the long ones first */
         first = part * j.a_part;
         last = min(first + j.a_part, j.tiles);
         head[0] = S::PAIR ? 2 * who : who;
@@ -144,8 +182,9 @@ __device__ __forceinline__ void pass_load_block(const pass_job &j, unsigned char
     mbarrier_expect(full, S::K);
 #pragma unroll
     for (int i = 0; i < (S::PAIR ? 2 : 1); i++) {
-        int n = head[i] / j.heads, h = (head[i] - n * j.heads) / j.shared_by;
-        pass_load<S>(to + i * S::BLOCK * S::LINE, map, full, S::K_BOX, h, n, row);
+        pass_head at(j, head[i]);
+        pass_load<S>(to + i * S::BLOCK * S::LINE, map, full, S::K_BOX, at.h / j.shared_by, at.n,
+                     row);
     }
 }
 
@@ -157,8 +196,8 @@ __device__ __forceinline__ void pass_load_queries(const pass_job &j, unsigned ch
     mbarrier_expect(full, S::Q);
 #pragma unroll
     for (int i = 0; i < S::GROUPS; i++) {
-        int who = head[S::PAIR ? i : 0], n = who / j.heads, h = who - n * j.heads;
-        pass_load<S>(to + i * PASS_QUERIES * S::LINE, map, full, S::Q_BOX, h, n,
+        pass_head at(j, head[S::PAIR ? i : 0]);
+        pass_load<S>(to + i * PASS_QUERIES * S::LINE, map, full, S::Q_BOX, at.h, at.n,
                      S::PAIR ? row : row + i * PASS_QUERIES);
     }
 }
@@ -194,7 +233,7 @@ __device__ __forceinline__ void pass_produce_ranges(const pass_shared<S> &sm, co
                                                     const struct problem &p)
 {
     hopper_turn t = {0, 0};
-    for (int at = (int)blockIdx.x; at < j.items; at += (int)gridDim.x) {
+    for (int at = pass_first<S>(); at < j.items; at = pass_next<S>(at)) {
         pass_item<S> it(j, at);
         for (int tile = it.first; tile < it.last; tile++) {
             mbarrier_wait(sm.q_empty + t.at, t.parity ^ 1);
@@ -213,7 +252,7 @@ __device__ __forceinline__ void pass_produce(const pass_shared<S> &sm, const CUt
                                              const pass_job &j)
 {
     hopper_turn tq = {0, 0}, tk = {0, 0};
-    for (int at = (int)blockIdx.x; at < j.items; at += (int)gridDim.x) {
+    for (int at = pass_first<S>(); at < j.items; at = pass_next<S>(at)) {
         pass_item<S> it(j, at);
         int head[2] = {it.head[0], it.head[1] < j.total ? it.head[1] : it.head[0]};
         for (int tile = it.first; tile < it.last; tile++) {
@@ -274,6 +313,13 @@ __device__ __forceinline__ void pass_mask_row(const pass_job &j, int64_t row, in
     const uint32_t hidden = number_of<T>::dtype == DTYPE_F16 ? 0xfc00fc00u : 0xff80ff80u;
     const uint16_t *line = static_cast<const uint16_t *>(j.mask) + row;
     int q = (int)threadIdx.x % 4 * 2;
+    if (j.mask_words && key0 + S::BLOCK <= j.sk) {
+        const unsigned *from = reinterpret_cast<const unsigned *>(line + key0 + q);
+#pragma unroll
+        for (int i = 0; i < S::MASK_WORDS; i++)
+            words[i] = pass_finite<T>(__ldg(from + 4 * i));
+        return;
+    }
     if (j.mask_words) { /* an even number of keys */
 #pragma unroll
         for (int i = 0; i < S::MASK_WORDS; i++) {
@@ -296,8 +342,10 @@ __device__ __forceinline__ void pass_mask_load(
     const pass_job &j, int who, int query, int key0,
     uint32_t (&words)[S::MASK_ROWS ? S::MASK_ROWS : 1][S::MASK_WORDS])
 {
-    int n = who / j.heads, h = who - n * j.heads;
-    int64_t from = n % j.mask_batches * j.mask_n + h * j.mask_h;
+    pass_head at(j, who);
+    uint32_t n;
+    divider_split(j.mask_batches, (uint32_t)at.n, &n);
+    int64_t from = n * j.mask_n + at.h * j.mask_h;
 #pragma unroll
     for (int up = 0; up < S::MASK_ROWS; up++)
         pass_mask_row<S>(j, from + min(query + 8 * up, j.sq - 1) * j.mask_q, key0, words[up]);
