@@ -10,9 +10,8 @@
 #include "base/compiler.h"
 #include "engine/cuda/own_sources.h"
 
-/* By the rows of the kernel's table: columns of a chunk and of the second product, consumers. */
-static const char *const names[] = {"",           "64 64 four",   "128 64 three",
-                                    "128 64 two", "64 128 three", "128 128 two"};
+/* By the rows of the kernel's table: columns of the second product, and consumers. */
+static const char *const names[] = {"", "64 three", "64 two", "128 two"};
 _Static_assert(ARRAY_LEN(names) == KERNEL_CHAIN_VARIANTS + 1, "each row of the table");
 
 struct chain {
@@ -126,9 +125,9 @@ static bool read_chain(const struct ir_graph *graph, const struct ir_node *node,
 
 static void read_places(struct chain *c, int32_t variant)
 {
-    int64_t step = kernel_chain_step(variant);
-    own_sources_place(&c->first, kernel_chain_line(variant), step, &c->first_places);
-    own_sources_place(&c->next, kernel_chain_next_line(variant), step, &c->next_places);
+    int64_t line = kernel_chain_line(variant);
+    own_sources_place(&c->first, KERNEL_CHAIN_LINE, KERNEL_CHAIN_STEP, &c->first_places);
+    own_sources_place(&c->next, line, KERNEL_CHAIN_STEP, &c->next_places);
 }
 
 /* Launches; inputs NULL: asks whether the kernel takes the node. It sees only that there is a
@@ -183,7 +182,7 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node, const
 /* Of few columns of t, those of rows that are for no more. */
 static bool is_narrow(const struct chain *c, int32_t variant)
 {
-    return kernel_chain_next_line(variant) <= 64 || c->kernel.next.cols > 64;
+    return kernel_chain_line(variant) <= 64 || c->kernel.next.cols > 64;
 }
 
 struct ask {

@@ -144,8 +144,8 @@
     F(31, OWN_CHAIN, own_chain, "own chain", "own",                                                \
       OP(CONV_CHAIN),                                                                              \
       "INT8 or UINT8 by scales on Hopper, the same for sources and the first result; constant "    \
-      "INT8 weights, channels of multiples of 16: of sources 128 in all, to 256 and from there "   \
-      "to 128, or 512 and 128; a residual, Relu")
+      "INT8 weights, channels of multiples of 16: 128 of one source or 64 of each of two, to 256 " \
+      "and from there to 128; a residual, Relu")
 /* clang-format on */
 
 enum cuda_family_id {

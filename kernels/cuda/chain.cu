@@ -2,33 +2,18 @@
 /* Which two products in a row go to the kernels of chain.cuh; those of UINT8. */
 #include "kernels/cuda/chain.cuh"
 
-/* Bytes of a step, and columns of both products' lines, by variant. */
-static const struct {
-    int step, line, next;
-} rows[] = {{64, 128, 128},
-#define ROW(stay, step, chunk, chunks, next, ...) {step, chunk, next},
-            TILE_CHAINS(ROW)};
-#undef ROW
-
-static int32_t known(int32_t variant)
-{
-    return variant >= 1 && variant <= KERNEL_CHAIN_VARIANTS ? variant : 0;
-}
-
-int64_t kernel_chain_step(int32_t variant)
-{
-    return rows[known(variant)].step;
-}
-
 int64_t kernel_chain_line(int32_t variant)
 {
-    return rows[known(variant)].line;
+    static const int lines[] = {128,
+#define ROW(next, ...) next,
+                                TILE_CHAINS(ROW)};
+#undef ROW
+    return lines[variant >= 1 && variant <= KERNEL_CHAIN_VARIANTS ? variant : 0];
 }
 
-int64_t kernel_chain_next_line(int32_t variant)
-{
-    return rows[known(variant)].next;
-}
+static_assert((int)tile::CHAIN_STEP == KERNEL_CHAIN_STEP &&
+                  (int)tile::CHAIN_CHUNK == KERNEL_CHAIN_LINE,
+              "as weights are packed");
 
 static bool is_byte(int32_t dtype)
 {

@@ -4,10 +4,10 @@
  * and the 1x1 convolution behind it. The result of the first one goes to memory, since others read
  * it as well, and from shared memory into the second one.
  *
- * Each of two to four warpgroups has tiles of 64 rows, a ring of x, slots for results, and a
- * thread that loads for it; all weights stay. A tile's results are made chunk by chunk, 64 or 128
- * columns at a time: a residual comes into a slot, a chunk's results take its place, and the slot,
- * whose lines are swizzled as tensor copies and products want them, is written to memory and is an
+ * Each of two or three warpgroups has tiles of 64 rows, a ring of x, slots for results, and a
+ * thread that loads for it; all weights stay. A tile's results are made chunk by chunk, 128 columns
+ * at a time: a residual comes into a slot, a chunk's results take its place, and the slot, whose
+ * lines are swizzled as tensor copies and products want them, is written to memory and is an
  * operand of the second product, whose sums stay in registers until the tile's end.
  *
  *   slots        |z0|z1|z0'|z1'| ..                                        loader
@@ -30,32 +30,36 @@ struct chain_job {
     int chunks; /* of the first product's columns */
 };
 
-/* STAY steps of LINE bytes of the first product's depth, up to CHUNKS chunks of CHUNK columns, and
- * up to NEXT columns of the second one. */
-template <class X_, int STAY_, int LINE_, int CHUNK_, int CHUNKS_, int NEXT_, int STAGES_,
-          int SLOTS_, int CONSUMERS_>
-struct chain_shape {
+enum {
+    CHAIN_STEP = 64,   /* bytes of a step of the first product's depth */
+    CHAIN_STEPS = 2,   /* that there may be, of both sources */
+    CHAIN_CHUNK = 128, /* columns, and bytes of a slot's line */
+    CHAIN_CHUNKS = 2,  /* that there may be */
+    CHAIN_STAGES = 4,  /* of x */
+};
+
+/* Up to NEXT columns of the second product. AHEAD: quads of scales and biases that are read while a
+ * chunk's sums are made; residuals are then, too, unless it is 0, for want of registers. */
+template <class X_, int NEXT_, int SLOTS_, int CONSUMERS_, int AHEAD_> struct chain_shape {
     typedef X_ X;
     typedef kind<X> K;
     typedef typename K::Sum Sum;
-    static constexpr int STAY = STAY_, LINE = LINE_, CHUNK = CHUNK_, CHUNKS = CHUNKS_, NEXT = NEXT_,
-                         STAGES = STAGES_, SLOTS = SLOTS_, CONSUMERS = CONSUMERS_;
-    static constexpr int SOURCES = STAY > 1 ? 2 : 1; /* a step each at least */
+    static constexpr int NEXT = NEXT_, SLOTS = SLOTS_, CONSUMERS = CONSUMERS_, AHEAD = AHEAD_;
     static constexpr int THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
     static constexpr int FIRST_LOADER = CONSUMERS * WARPS;
-    /* of a thread that computes, and of one that loads: of all that a block begins with */
-    static constexpr int MORE = CONSUMERS == 2 ? 232 : CONSUMERS == 3 ? 152 : 112;
-    static constexpr int FEWER = CONSUMERS == 4 ? 32 : 40;
-    /* what results() reads of a shape */
-    typedef shape<X, CHUNK, 1, 2, 2, LINE> Chunk;
+    static constexpr int REGISTERS = CONSUMERS == 2 ? 232 : 152;
+    /* what results_by() reads of a shape */
+    typedef shape<X, CHAIN_CHUNK, 1, 2, 2, CHAIN_STEP> Chunk;
     typedef shape<X, NEXT, 1, 2, 2, 128> Next;
-    static constexpr int A = SLAB * LINE, W = CHUNK * LINE, V = NEXT * CHUNK;
-    static constexpr int SLOT = SLAB * CHUNK, T = SLAB * NEXT;
-    static constexpr int BARRIERS = CONSUMERS * (STAGES + SLOTS) * 2 + CHUNKS;
-    static constexpr int SHARED = HOPPER_ALIGN + STAY * CHUNKS * W + CHUNKS * V +
-                                  CONSUMERS * (STAGES * A + SLOTS * SLOT + T) + BARRIERS * 8;
+    static constexpr int A = SLAB * CHAIN_STEP, W = CHAIN_CHUNK * CHAIN_STEP,
+                         V = NEXT * CHAIN_CHUNK;
+    static constexpr int SLOT = SLAB * CHAIN_CHUNK, T = SLAB * NEXT;
+    static constexpr int BARRIERS = CONSUMERS * (CHAIN_STAGES + SLOTS) * 2 + CHAIN_CHUNKS;
+    static constexpr int SHARED = HOPPER_ALIGN + CHAIN_CHUNKS * (CHAIN_STEPS * W + V) +
+                                  CONSUMERS * (CHAIN_STAGES * A + SLOTS * SLOT + T) + BARRIERS * 8;
     static_assert(SHARED <= HOPPER_SHARED_MAX, "shared memory");
-    static_assert(STAGES >= 2 * STAY && SLOTS >= 2, "a tile's x stays until its last chunk");
+    static_assert(CHAIN_STAGES >= 2 * CHAIN_STEPS, "a tile's x stays until its last chunk");
+    static_assert(SLOTS >= 2, "a slot is free one chunk later");
 };
 
 template <class S> struct chain_room { /* shared memory */
@@ -64,13 +68,13 @@ template <class S> struct chain_room { /* shared memory */
     __device__ explicit chain_room(unsigned char *raw)
     {
         w = shared_kept(raw);
-        v = w + S::STAY * S::CHUNKS * S::W;
-        x = v + S::CHUNKS * S::V;
-        slots = x + S::CONSUMERS * S::STAGES * S::A;
+        v = w + CHAIN_STEPS * CHAIN_CHUNKS * S::W;
+        x = v + CHAIN_CHUNKS * S::V;
+        slots = x + S::CONSUMERS * CHAIN_STAGES * S::A;
         t = slots + S::CONSUMERS * S::SLOTS * S::SLOT;
         full = reinterpret_cast<uint64_t *>(t + S::CONSUMERS * S::T);
-        empty = full + S::CONSUMERS * S::STAGES;
-        come = empty + S::CONSUMERS * S::STAGES;
+        empty = full + S::CONSUMERS * CHAIN_STAGES;
+        come = empty + S::CONSUMERS * CHAIN_STAGES;
         gone = come + S::CONSUMERS * S::SLOTS;
         there = gone + S::CONSUMERS * S::SLOTS;
     }
@@ -97,9 +101,9 @@ __device__ __forceinline__ void chain_load_staying(const chain_room<S> &r, const
     for (int c = 0; c < j.chunks; c++) {
         mbarrier_expect(r.there + c, deep.steps * S::W + S::V);
         for (int k = 0; k < deep.steps; k++)
-            hopper_load_weights(r.w + (k * S::CHUNKS + c) * S::W, r.there + c, m.m, deep, k,
-                                c * S::CHUNK);
-        tensor_load_2d(r.v + c * S::V, &m.v, r.there + c, c * S::CHUNK, 0);
+            hopper_load_weights(r.w + (k * CHAIN_CHUNKS + c) * S::W, r.there + c, m.m, deep, k,
+                                c * CHAIN_CHUNK);
+        tensor_load_2d(r.v + c * S::V, &m.v, r.there + c, c * CHAIN_CHUNK, 0);
     }
 }
 
@@ -111,18 +115,18 @@ __device__ __forceinline__ void chain_load_rows(const chain_room<S> &r, const ch
 {
     int k = 0;
 #pragma unroll 1
-    for (int source = 0; source < S::SOURCES; source++) {
+    for (int source = 0; source < 2; source++) {
         const hopper_window &of = j.first.deep.of[source];
         int first = k, end = source ? j.first.deep.steps : j.first.deep.first;
         hopper_place place(of, row);
 #pragma unroll 1
         for (; k < end; k++) {
-            int stage = consumer * S::STAGES + t.at;
+            int stage = consumer * CHAIN_STAGES + t.at;
             mbarrier_wait(r.empty + stage, t.parity ^ 1);
             mbarrier_expect(r.full + stage, S::A);
             hopper_load_rows(r.x + stage * S::A, &m.m.a[source], r.full + stage, of, place,
                              k - first);
-            t.next(S::STAGES);
+            t.next(CHAIN_STAGES);
         }
     }
 }
@@ -137,7 +141,7 @@ __device__ __forceinline__ void chain_load_residual(const chain_room<S> &r, cons
         int slot = consumer * S::SLOTS + t.at;
         mbarrier_wait(r.gone + slot, t.parity ^ 1);
         mbarrier_expect(r.come + slot, S::SLOT);
-        tensor_load_2d(r.slots + slot * S::SLOT, &m.z, r.come + slot, c * S::CHUNK, row);
+        tensor_load_2d(r.slots + slot * S::SLOT, &m.z, r.come + slot, c * CHAIN_CHUNK, row);
         t.next(S::SLOTS);
     }
 }
@@ -160,6 +164,54 @@ __device__ __forceinline__ void chain_load(const chain_room<S> &r, const chain_m
 
 /* --- a consumer --- */
 
+/* What makes results of a chunk's sums, read while they are made: residuals, and the scales and
+ * biases of the first quads. */
+template <class S> struct chain_ahead {
+    static constexpr int PIECES = S::Chunk::BOXES * S::Chunk::ROW / 64;
+    static constexpr int ROOM = S::AHEAD > 0 ? S::AHEAD : 1;
+    uint4 z[PIECES][2];
+    float4 scale[ROOM], bias[ROOM];
+    const float4 *scales, *biases;
+
+    __device__ __forceinline__ void read_factors(const job &j, int column)
+    {
+        own_path(column); /* addresses would be kept in registers from chunk to chunk */
+        scales = quads_of(j.scale, column);
+        biases = quads_of(j.bias, column);
+#pragma unroll
+        for (int q = 0; q < S::AHEAD; q++) {
+            scale[q] = __ldg(scales + 4 * q);
+            bias[q] = __ldg(biases + 4 * q);
+        }
+    }
+
+    __device__ __forceinline__ void read_residual(unsigned char *slot)
+    {
+        const places<typename S::Chunk> mine;
+#pragma unroll
+        for (int piece = 0; piece < PIECES && S::AHEAD > 0; piece++)
+#pragma unroll
+            for (int up = 0; up < 2; up++)
+                z[piece][up] = *reinterpret_cast<const uint4 *>(mine.at(slot, piece, up));
+    }
+
+    template <bool RESIDUAL>
+    __device__ __forceinline__ void results(const job &j,
+                                            const typename S::Sum (&sum)[CHAIN_CHUNK / 2],
+                                            unsigned char *slot) const
+    {
+        results_by<typename S::Chunk, RESIDUAL, false>(
+            j, sum, slot,
+            [&](int piece, int up, const unsigned char *at) {
+                return S::AHEAD > 0 ? z[piece][up] : *reinterpret_cast<const uint4 *>(at);
+            },
+            [&](int q, float4 &s, float4 &b) {
+                s = q < S::AHEAD ? scale[q % ROOM] : __ldg(scales + 4 * q);
+                b = q < S::AHEAD ? bias[q % ROOM] : __ldg(biases + 4 * q);
+            });
+    }
+};
+
 template <class S> struct chain_consumer {
     typedef typename S::Sum Sum;
     const chain_room<S> &r;
@@ -179,56 +231,57 @@ template <class S> struct chain_consumer {
     }
 
     /* Step k of chunk c, x's stage being at `at`. */
-    __device__ __forceinline__ void step(Sum (&sum)[S::CHUNK / 2], int c, int k, int at)
+    __device__ __forceinline__ void step(Sum (&sum)[CHAIN_CHUNK / 2], int c, int k, int at)
     {
-        const uint64_t of_a = descriptor_rows<S::LINE>(
-                           shared_address(r.x + (group * S::STAGES + at) * S::A)),
-                       of_b = descriptor_rows<S::LINE>(
-                           shared_address(r.w + (k * S::CHUNKS + c) * S::W));
+        const uint64_t of_a = descriptor_rows<CHAIN_STEP>(
+                           shared_address(r.x + (group * CHAIN_STAGES + at) * S::A)),
+                       of_b = descriptor_rows<CHAIN_STEP>(
+                           shared_address(r.w + (k * CHAIN_CHUNKS + c) * S::W));
         wgmma_hold(sum);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < S::LINE; i += 32)
+        for (int i = 0; i < CHAIN_STEP; i += 32)
             S::K::multiply(sum, descriptor_beyond(of_a, i), descriptor_beyond(of_b, i),
                            k > 0 || i > 0);
         wgmma_commit();
         wgmma_hold(sum);
     }
 
-    __device__ __forceinline__ int steps(void) const
-    {
-        return S::STAY > 1 ? j.first.deep.steps : 1;
-    }
-
     template <bool NEAR>
-    __device__ __forceinline__ void convert(Sum (&sum)[S::CHUNK / 2], int column)
+    __device__ __forceinline__ void convert(Sum (&sum)[CHAIN_CHUNK / 2], int column)
     {
-        each_ratio<S::CHUNK / 2>(j.first, column, [&](int i, float ratio) {
+        each_ratio<CHAIN_CHUNK / 2>(j.first, column, [&](int i, float ratio) {
             sum[i] = S::K::template converted<NEAR>((float)sum[i], ratio);
         });
     }
 
     /* The first product of chunk c, and the second one of the chunk before are done then. The last
      * chunk lets x go. */
-    __device__ __forceinline__ void multiply(Sum (&sum)[S::CHUNK / 2], Sum (&next)[S::NEXT / 2],
-                                             int c)
+    __device__ __forceinline__ void multiply(Sum (&sum)[CHAIN_CHUNK / 2], Sum (&next)[S::NEXT / 2],
+                                             int c, chain_ahead<S> &ahead)
     {
         hopper_turn at = t;
+        ahead.read_factors(j.first, c * CHAIN_CHUNK);
         if (!again)
             mbarrier_wait(r.there + c, 0);
 #pragma unroll 1
-        for (int k = 0; k < steps(); k++) {
-            if (S::SOURCES > 1 && k == j.first.deep.first) {
+        for (int k = 0; k < j.first.deep.steps; k++) {
+            if (k == j.first.deep.first) {
                 wgmma_wait<0>();
                 wgmma_hold(sum);
                 if (near)
-                    convert<true>(sum, c * S::CHUNK);
+                    convert<true>(sum, c * CHAIN_CHUNK);
                 else
-                    convert<false>(sum, c * S::CHUNK);
+                    convert<false>(sum, c * CHAIN_CHUNK);
             }
-            mbarrier_wait(r.full + group * S::STAGES + at.at, at.parity);
+            mbarrier_wait(r.full + group * CHAIN_STAGES + at.at, at.parity);
             step(sum, c, k, at.at);
-            at.next(S::STAGES);
+            at.next(CHAIN_STAGES);
+        }
+        if (j.first.residual) {
+            const int place = group * S::SLOTS + slot.at;
+            mbarrier_wait(r.come + place, slot.parity);
+            ahead.read_residual(r.slots + place * S::SLOT);
         }
         wgmma_wait<0>();
         wgmma_hold(sum);
@@ -236,24 +289,23 @@ template <class S> struct chain_consumer {
         if (c + 1 < j.chunks)
             return;
 #pragma unroll 1
-        for (int k = 0; k < steps(); k++) {
+        for (int k = 0; k < j.first.deep.steps; k++) {
             if (threadIdx.x % 32 == 0)
-                mbarrier_arrive(r.empty + group * S::STAGES + t.at);
-            t.next(S::STAGES);
+                mbarrier_arrive(r.empty + group * CHAIN_STAGES + t.at);
+            t.next(CHAIN_STAGES);
         }
     }
 
     /* Makes a chunk's results in its slot. Behind the barrier all earlier slots have been read. */
-    __device__ __forceinline__ void store(const Sum (&sum)[S::CHUNK / 2], int c, int row)
+    __device__ __forceinline__ void store(const Sum (&sum)[CHAIN_CHUNK / 2],
+                                          const chain_ahead<S> &ahead, int c, int row)
     {
         const int first = group * S::SLOTS;
         unsigned char *to = r.slots + (first + slot.at) * S::SLOT;
-        if (j.first.residual) {
-            mbarrier_wait(r.come + first + slot.at, slot.parity);
-            results<typename S::Chunk, true, false>(j.first, sum, to, c * S::CHUNK);
-        } else {
-            results<typename S::Chunk, false, false>(j.first, sum, to, c * S::CHUNK);
-        }
+        if (j.first.residual)
+            ahead.template results<true>(j.first, sum, to);
+        else
+            ahead.template results<false>(j.first, sum, to);
         proxy_fence();
         if (leads)
             store_wait_read<0>();
@@ -262,20 +314,20 @@ template <class S> struct chain_consumer {
             return;
         if (j.first.residual && (again || c > 0))
             mbarrier_arrive(r.gone + first + (slot.at + S::SLOTS - 1) % S::SLOTS);
-        tensor_store_2d(&m.y, to, c * S::CHUNK, row);
+        tensor_store_2d(&m.y, to, c * CHAIN_CHUNK, row);
         store_commit();
     }
 
     /* Asks for the second product of the chunk in the slot. */
     __device__ __forceinline__ void ask_next(Sum (&next)[S::NEXT / 2], int c)
     {
-        const uint64_t of_a = descriptor_rows<S::CHUNK>(
+        const uint64_t of_a = descriptor_rows<CHAIN_CHUNK>(
                            shared_address(r.slots + (group * S::SLOTS + slot.at) * S::SLOT)),
-                       of_b = descriptor_rows<S::CHUNK>(shared_address(r.v + c * S::V));
+                       of_b = descriptor_rows<CHAIN_CHUNK>(shared_address(r.v + c * S::V));
         wgmma_hold(next);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < S::CHUNK; i += 32)
+        for (int i = 0; i < CHAIN_CHUNK; i += 32)
             S::K::multiply(next, descriptor_beyond(of_a, i), descriptor_beyond(of_b, i),
                            c > 0 || i > 0);
         wgmma_commit();
@@ -301,9 +353,10 @@ template <class S> struct chain_consumer {
             Sum next[S::NEXT / 2];
 #pragma unroll 1
             for (int c = 0; c < j.chunks; c++) {
-                Sum sum[S::CHUNK / 2];
-                multiply(sum, next, c);
-                store(sum, c, at * SLAB);
+                Sum sum[CHAIN_CHUNK / 2];
+                chain_ahead<S> ahead;
+                multiply(sum, next, c, ahead);
+                store(sum, ahead, c, at * SLAB);
                 ask_next(next, c);
                 slot.next(S::SLOTS);
             }
@@ -325,7 +378,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     chain_room<S> r(raw);
     int group = (int)threadIdx.x / HOPPER_WARPGROUP;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < S::CONSUMERS * S::STAGES; i++) {
+        for (int i = 0; i < S::CONSUMERS * CHAIN_STAGES; i++) {
             mbarrier_init(r.full + i, 1);
             mbarrier_init(r.empty + i, WARPS);
         }
@@ -333,19 +386,19 @@ __global__ void __launch_bounds__(S::THREADS, 1)
             mbarrier_init(r.come + i, 1);
             mbarrier_init(r.gone + i, 1);
         }
-        for (int i = 0; i < S::CHUNKS; i++)
+        for (int i = 0; i < CHAIN_CHUNKS; i++)
             mbarrier_init(r.there + i, 1);
         mbarrier_fence();
     }
     __syncthreads();
     grid_go();
     if (group < S::CONSUMERS) {
-        registers_more<S::MORE>();
+        registers_more<S::REGISTERS>();
         grid_wait();
         chain_consumer<S>(r, j, m, group).run();
         return;
     }
-    registers_fewer<S::FEWER>();
+    registers_fewer<40>();
     int loader = (int)threadIdx.x / 32 - S::FIRST_LOADER;
     bool loads = threadIdx.x % 32 == 0 && loader < S::CONSUMERS;
     if (loads && loader == 0)
@@ -364,13 +417,13 @@ template <class S> struct hopper_sources chain_sources(const struct kernel_tile 
     const void *weights[2] = {p.weights, p.second.weights};
     struct hopper_sources s = {
         p.second.depth ? 2 : 1,
-        {{p.x, p.x_dtype, p.rows, p.depth, &p.image, SLAB, S::LINE},
-         {p.second.x, p.x_dtype, p.rows, p.second.depth, &p.second.image, SLAB, S::LINE}},
+        {{p.x, p.x_dtype, p.rows, p.depth, &p.image, SLAB, CHAIN_STEP},
+         {p.second.x, p.x_dtype, p.rows, p.second.depth, &p.second.image, SLAB, CHAIN_STEP}},
         {}};
     for (int i = 0; i < s.n; i++) {
-        int64_t deep = kernel_tile_depth(s.a[i].image, s.a[i].depth, S::LINE);
-        s.b[i] = hopper_matrix(weights[i], DTYPE_I8, deep, deep, kernel_tile_rows(p.cols), S::CHUNK,
-                               S::LINE);
+        int64_t deep = kernel_tile_depth(s.a[i].image, s.a[i].depth, CHAIN_STEP);
+        s.b[i] = hopper_matrix(weights[i], DTYPE_I8, deep, deep, kernel_tile_rows(p.cols),
+                               CHAIN_CHUNK, CHAIN_STEP);
     }
     return s;
 }
@@ -398,9 +451,8 @@ bool chain_job_of(const struct kernel_chain &p, const struct hopper_sources &fro
     j->next = finish_of(chain_next(p));
     j->first.m_tiles = (int)kernel_ceil_div(p.first.rows, SLAB);
     j->first.deep = hopper_sources_depth(&from);
-    j->chunks = (int)kernel_ceil_div(p.first.cols, S::CHUNK);
-    return !j->first.bent && !j->next.bent && j->first.deep.steps <= S::STAY &&
-           from.n <= S::SOURCES;
+    j->chunks = (int)kernel_ceil_div(p.first.cols, CHAIN_CHUNK);
+    return !j->first.bent && !j->next.bent && j->first.deep.steps <= CHAIN_STEPS;
 }
 
 template <class S>
@@ -408,17 +460,18 @@ cudaError_t launch_chain(const struct kernel_call *call, const struct kernel_cha
 {
     const struct kernel_tile &f = p.first;
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
-    if (!counts(f, S::LINE, S::CHUNK) || f.cols > S::CHUNKS * S::CHUNK || p.next.cols < 1 ||
-        p.next.cols > S::NEXT)
+    if (!counts(f, CHAIN_STEP, CHAIN_CHUNK) || f.cols > CHAIN_CHUNKS * CHAIN_CHUNK ||
+        p.next.cols < 1 || p.next.cols > S::NEXT)
         return cudaErrorNotSupported;
     struct hopper_sources from = chain_sources<S>(f);
-    struct hopper_tensor y = hopper_matrix(f.y, f.y_dtype, f.cols, f.cols, f.rows, SLAB, S::CHUNK),
+    struct hopper_tensor y = hopper_matrix(f.y, f.y_dtype, f.cols, f.cols, f.rows, SLAB,
+                                           CHAIN_CHUNK),
                          z = y,
                          t = hopper_matrix(p.next.t, p.next.t_dtype, p.next.cols, p.next.cols,
                                            f.rows, SLAB, S::NEXT);
     int64_t deep = kernel_chain_depth(f.cols);
     struct hopper_tensor v = hopper_matrix(p.next.weights, DTYPE_I8, deep, deep,
-                                           kernel_tile_rows(p.next.cols), S::NEXT, S::CHUNK);
+                                           kernel_tile_rows(p.next.cols), S::NEXT, CHAIN_CHUNK);
     struct chain_job j;
     z.data = f.residual ? f.residual : f.y;
     if (!hopper_sources_fit(&from) || !hopper_tensor_fits(&y) || !hopper_tensor_fits(&z) ||
@@ -438,14 +491,12 @@ cudaError_t launch_chain(const struct kernel_call *call, const struct kernel_cha
     return hopper_launch(chain_kernel<S>, (unsigned)blocks, 1, S::THREADS, S::SHARED, call, m, j);
 }
 
-/* R(steps of depth that stay, bytes of a step, columns of a chunk, chunks of y, columns of t,
- * stages, slots, consumers) */
+/* R(columns of t, slots, consumers, quads read early): three are quicker for many images, two for
+ * few; of 128 columns there are registers for two alone */
 #define TILE_CHAINS(R)                                                                             \
-    R(1, 64, 64, 4, 64, 2, 6, 4)                                                                   \
-    R(2, 64, 128, 2, 64, 4, 4, 3)                                                                  \
-    R(2, 64, 128, 2, 64, 4, 6, 2)                                                                  \
-    R(2, 64, 64, 4, 128, 4, 7, 3)                                                                  \
-    R(2, 64, 128, 2, 128, 4, 6, 2)
+    R(64, 4, 3, 0)                                                                                 \
+    R(64, 6, 2, 8)                                                                                 \
+    R(128, 6, 2, 3)
 
 template <class X>
 cudaError_t launch_chains(const struct kernel_call *call, const struct kernel_chain &p)

@@ -177,38 +177,50 @@ __device__ __forceinline__ void load_residual(const room<S> &r, const CUtensorMa
 
 /* --- results --- */
 
-/* A thread's sums of rows g and g + 8 of its warp's 16 -> a slot of boxes of 64 lines. Without BENT
- * there is no code for activations, which would not stay in the instructions' cache; with it, a
- * residual that is not there is 0. */
-template <class S, bool RESIDUAL, bool BENT>
-__device__ __forceinline__ void results(const job &j, const typename S::Sum (&sum)[S::COLUMNS / 2],
-                                        unsigned char *slot, int column)
+/* Where a thread's quarter of a line lies in a slot of boxes of 64 lines: 16 bytes of a piece. */
+template <class S> struct places {
+    int thread, t, row;
+    __device__ __forceinline__ places(void)
+        : thread((int)threadIdx.x % HOPPER_WARPGROUP), t(thread % 4),
+          row(thread / 32 * 16 + thread % 32 / 4)
+    {
+    }
+    __device__ __forceinline__ unsigned char *at(unsigned char *slot, int piece, int up) const
+    {
+        constexpr int CHUNKS = S::ROW / 64;
+        int line = row + 8 * up, chunk = CHUNKS * t + piece % CHUNKS;
+        chunk ^= S::ROW == 128 ? line % 8 : line / 2 % 4;
+        return slot + piece / CHUNKS * S::PIECE + line * S::ROW + chunk * 16;
+    }
+};
+
+/* A thread's sums of rows g and g + 8 of its warp's 16 -> its places in a slot. `residual` gives
+ * what lies at a place, `factors` a quad's scales and biases. Without BENT there is no code for
+ * activations, which would not stay in the instructions' cache. */
+template <class S, bool RESIDUAL, bool BENT, class Z, class F>
+__device__ __forceinline__ void results_by(const job &j,
+                                           const typename S::Sum (&sum)[S::COLUMNS / 2],
+                                           unsigned char *slot, const Z &residual, const F &factors)
 {
     constexpr int CHUNKS = S::ROW / 64, QUADS = 4 / S::SIZE; /* of a thread's line, of 16 bytes */
-    int thread = (int)threadIdx.x % HOPPER_WARPGROUP, t = thread % 4;
-    int row = thread / 32 * 16 + thread % 32 / 4;
-    const float4 *scale = reinterpret_cast<const float4 *>(j.scale + column + t * 4);
-    const float4 *bias = reinterpret_cast<const float4 *>(j.bias + column + t * 4);
+    const places<S> mine;
 #pragma unroll
     for (int piece = 0; piece < S::BOXES * CHUNKS; piece++) {
         unsigned char *at[2];
         uint32_t z[2][4], out[2][4];
 #pragma unroll
         for (int up = 0; up < 2; up++) {
-            int line = row + 8 * up, chunk = CHUNKS * t + piece % CHUNKS;
-            chunk ^= S::ROW == 128 ? line % 8 : line / 2 % 4;
-            at[up] = slot + piece / CHUNKS * S::PIECE + line * S::ROW + chunk * 16;
+            at[up] = mine.at(slot, piece, up);
             if (RESIDUAL) {
-                uint4 v = make_uint4(0, 0, 0, 0);
-                if (!BENT || j.residual)
-                    v = *reinterpret_cast<const uint4 *>(at[up]);
+                uint4 v = residual(piece, up, at[up]);
                 z[up][0] = v.x, z[up][1] = v.y, z[up][2] = v.z, z[up][3] = v.w;
             }
         }
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             const int q = piece * QUADS + i; /* of 16 columns, of which the thread has 4 */
-            float4 s = __ldg(scale + 4 * q), b = __ldg(bias + 4 * q);
+            float4 s, b;
+            factors(q, s, b);
 #pragma unroll
             for (int up = 0; up < 2; up++) {
                 const int first = 8 * q + 2 * up;
@@ -230,6 +242,28 @@ __device__ __forceinline__ void results(const job &j, const typename S::Sum (&su
         for (int up = 0; up < 2; up++)
             shared_put(at[up], make_uint4(out[up][0], out[up][1], out[up][2], out[up][3]));
     }
+}
+
+/* The scales or biases of a thread's columns: quad q is 4 q numbers further on. */
+__device__ __forceinline__ const float4 *quads_of(const float *numbers, int column)
+{
+    int t = (int)threadIdx.x % HOPPER_WARPGROUP % 4;
+    return reinterpret_cast<const float4 *>(numbers + column + t * 4);
+}
+
+/* With all read where it is needed. With BENT, a residual that is not there is 0. */
+template <class S, bool RESIDUAL, bool BENT>
+__device__ __forceinline__ void results(const job &j, const typename S::Sum (&sum)[S::COLUMNS / 2],
+                                        unsigned char *slot, int column)
+{
+    const float4 *scale = quads_of(j.scale, column), *bias = quads_of(j.bias, column);
+    results_by<S, RESIDUAL, BENT>(
+        j, sum, slot,
+        [&](int, int, const unsigned char *at) {
+            return !BENT || j.residual ? *reinterpret_cast<const uint4 *>(at)
+                                       : make_uint4(0, 0, 0, 0);
+        },
+        [&](int q, float4 &s, float4 &b) { s = __ldg(scale + 4 * q), b = __ldg(bias + 4 * q); });
 }
 
 /* Calls `put` with the number of each of a thread's sums, and its channel's ratio. */
