@@ -316,17 +316,15 @@ static enum status tune_timed(struct ir_graph *graph, const struct build_options
     return STATUS_OK;
 }
 
-/* Which kinds the device may have kernels for: for pairs none in FP8, and whether the one for INT8
- * takes a sum depends on its scales, which nobody guesses; for chains those for INT8 alone, whose
- * gain is a matter of time. */
+/* Which kinds the device may have kernels for. In 8 bits it depends on scales whether one takes a
+ * node, and nobody guesses that. Chains have kernels for 8 bits alone. */
 static void find_asked(const struct build_options *options, const struct tune_options *tune,
                        bool asked[KINDS])
 {
     uint32_t features = options->device ? options->device->backend->features : 0;
-    enum precision precision = options->precision;
-    asked[PAIRS] = features & BACKEND_PAIRS && precision != PRECISION_F8 &&
-                   !(tune->no_timing && precision_is_8bit(precision));
-    asked[CHAINS] = features & BACKEND_CONV_CHAINS && precision == PRECISION_I8 && !tune->no_timing;
+    bool bytes = precision_is_8bit(options->precision);
+    asked[PAIRS] = features & BACKEND_PAIRS && !(tune->no_timing && bytes);
+    asked[CHAINS] = features & BACKEND_CONV_CHAINS && bytes && !tune->no_timing;
 }
 
 enum status build_tune_pairs(struct ir_graph *graph, const struct build_options *options,

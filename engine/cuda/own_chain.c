@@ -5,6 +5,7 @@
  * has them: the first one of one source or two, with a residual, and the second one of what the
  * first has made.
  */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/compiler.h"
@@ -55,9 +56,10 @@ static bool read_stored(const struct ir_graph *graph, const struct ir_node *node
     c->kernel.first.x_dtype = (int32_t)s->from[0].dtype;
     c->kernel.first.y_dtype = (int32_t)s->to.dtype;
     c->kernel.next.t_dtype = (int32_t)c->next.to.dtype;
-    return scaled_is_byte(c->kernel.first.x_dtype) &&
-           (s->n == 1 || s->from[1].dtype == s->from[0].dtype) && s->to.dtype == s->from[0].dtype &&
-           s->to.step > 0 && scaled_is_byte(c->kernel.next.t_dtype) && c->next.to.step > 0;
+    c->kernel.first.to = 1 / s->to.step;
+    c->kernel.next.to = 1 / c->next.to.step;
+    return own_sources_types(s) && own_sources_types(&c->next) && s->to.dtype == s->from[0].dtype &&
+           isfinite(c->kernel.first.to) && isfinite(c->kernel.next.to);
 }
 
 static bool read_residual(const struct ir_graph *graph, const struct ir_node *node, struct chain *c)
@@ -66,22 +68,15 @@ static bool read_residual(const struct ir_graph *graph, const struct ir_node *no
     struct stored z;
     if (input_of(node, IR_CHAIN_RESIDUAL) == IR_NONE)
         return true;
-    if (!stored_read(graph, node->inputs[IR_CHAIN_RESIDUAL], &z) ||
-        !scaled_is_byte((int32_t)z.dtype) || !(z.step > 0))
+    if (!stored_read(graph, node->inputs[IR_CHAIN_RESIDUAL], &z) || !(z.step > 0))
         return false;
     k->residual_dtype = (int32_t)z.dtype;
+    k->residual_step = z.step;
+    if (z.dtype == DTYPE_F8)
+        return true;
     k->residual_step = z.step / c->first.to.step;
     c->first.less = (double)(z.zero - (z.dtype == DTYPE_U8 ? 128 : 0)) * (double)k->residual_step;
     return true;
-}
-
-static void read_limits(const struct ir_node *node, uint32_t i, const struct stored *to, float *low,
-                        float *high)
-{
-    *low = -128;
-    *high = 127;
-    if (ir_attr_at(node, IR_ATTR_FUNCS, i) == IR_UNARY_RELU)
-        scaled_limits(to, IR_UNARY_RELU, 0, 0, low, high);
 }
 
 static void read_sizes(const struct ir_graph *graph, const struct ir_node *node, struct chain *c)
@@ -116,8 +111,10 @@ static bool read_chain(const struct ir_graph *graph, const struct ir_node *node,
     c.first.in[0] = (struct scaled_inputs){1, bias_of(node, IR_CHAIN_BIAS)};
     c.first.in[1] = (struct scaled_inputs){IR_CHAIN_W2, IR_NONE};
     c.next.in[0] = (struct scaled_inputs){IR_CHAIN_NEXT, bias_of(node, IR_CHAIN_NEXT_BIAS)};
-    read_limits(node, 0, &c.first.to, &c.kernel.first.low, &c.kernel.first.high);
-    read_limits(node, 1, &c.next.to, &c.kernel.next.low, &c.kernel.next.high);
+    own_sources_limits(&c.first, (uint32_t)ir_attr_at(node, IR_ATTR_FUNCS, 0), 0, 0,
+                       &c.kernel.first.low, &c.kernel.first.high);
+    own_sources_limits(&c.next, (uint32_t)ir_attr_at(node, IR_ATTR_FUNCS, 1), 0, 0,
+                       &c.kernel.next.low, &c.kernel.next.high);
     read_sizes(graph, node, &c);
     *out = c;
     return own_sources_count(&c.first) && own_sources_count(&c.next);

@@ -4,6 +4,7 @@
  * our own kernel for Hopper (kernels/cuda/tile.cuh). What follows may be limits. own_sources.h says
  * how it is computed. The same in 16 bits is own_matmul.c's.
  */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/compiler.h"
@@ -32,18 +33,19 @@ static bool read_stored(const struct ir_graph *graph, const struct ir_node *node
         return false;
     p->tile.x_dtype = (int32_t)s->from[0].dtype;
     p->tile.y_dtype = (int32_t)s->to.dtype;
-    return scaled_is_byte(p->tile.x_dtype) && s->from[1].dtype == s->from[0].dtype &&
-           scaled_is_byte(p->tile.y_dtype) && s->to.step > 0;
+    p->tile.to = 1 / s->to.step;
+    return own_sources_types(s) && isfinite(p->tile.to);
 }
 
 static bool read_limits(const struct ir_node *node, struct pair *p)
 {
     const struct ir_epilogue *step = node->epilogue;
-    p->tile.low = -128;
-    p->tile.high = 127;
-    return node->n_epilogue == 0 || (node->n_epilogue == 1 && step->kind == IR_EPILOGUE_UNARY &&
-                                     scaled_limits(&p->sources.to, step->func, step->alpha,
-                                                   step->beta, &p->tile.low, &p->tile.high));
+    bool bare = node->n_epilogue == 0;
+    if (node->n_epilogue > 1 || (!bare && step->kind != IR_EPILOGUE_UNARY))
+        return false;
+    return own_sources_limits(&p->sources, bare ? IR_UNARY_IDENTITY : step->func,
+                              bare ? 0 : step->alpha, bare ? 0 : step->beta, &p->tile.low,
+                              &p->tile.high);
 }
 
 static void read_sizes(const struct ir_graph *graph, const struct ir_node *node, struct pair *p)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/cuda/own_sources.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,32 @@ static const double felt = 1.0 / 32;
 static const double smallest = 1.0 / 64, sum_max = 1 << 30, product_max = 127.0 * 255;
 /* What a number of x is at most: UINT8 is counted from 128. */
 static const double x_max = 128;
+
+static bool is_f8(const struct own_sources *s)
+{
+    return s->from[0].dtype == DTYPE_F8;
+}
+
+bool own_sources_types(const struct own_sources *s)
+{
+    bool byte = scaled_is_byte((int32_t)s->from[0].dtype);
+    return (byte ? scaled_is_byte((int32_t)s->to.dtype) : is_f8(s) && s->to.dtype == DTYPE_F8) &&
+           (s->n == 1 || s->from[1].dtype == s->from[0].dtype) && s->to.step > 0;
+}
+
+bool own_sources_limits(const struct own_sources *s, uint32_t func, float alpha, float beta,
+                        float *low, float *high)
+{
+    *low = is_f8(s) ? -FLT_MAX : -128;
+    *high = is_f8(s) ? FLT_MAX : 127;
+    if (func == IR_UNARY_IDENTITY)
+        return true;
+    if (!is_f8(s))
+        return scaled_limits(&s->to, func, alpha, beta, low, high);
+    *low = func == IR_UNARY_CLIP ? alpha : 0;
+    *high = func == IR_UNARY_CLIP ? beta : FLT_MAX;
+    return func == IR_UNARY_CLIP || func == IR_UNARY_RELU;
+}
 
 static int64_t deepest(const struct own_sources *s)
 {
@@ -57,7 +84,7 @@ static bool units_of(const struct own_sources *s, const struct ir_scale *const *
         return true;
     double least = fmax(smallest, (double)s->depth[0] * product_max / sum_max);
     unit[1] = fmax(unit[1], unit[0] * least);
-    return unit[1] <= (double)s->to.step * felt;
+    return is_f8(s) || unit[1] <= (double)s->to.step * felt;
 }
 
 bool own_sources_fit(const struct ir_graph *graph, const struct ir_node *node,
@@ -65,7 +92,8 @@ bool own_sources_fit(const struct ir_graph *graph, const struct ir_node *node,
 {
     const struct ir_scale *scale[OWN_SOURCES];
     for (int i = 0; i < s->n; i++) {
-        if (!scaled_constants_fit(graph, node, s->in[i], 0, s->cols, DTYPE_I8))
+        if (!scaled_constants_fit(graph, node, s->in[i], 0, s->cols,
+                                  is_f8(s) ? DTYPE_F8 : DTYPE_I8))
             return false;
         scale[i] = ir_scale(graph, cuda_input(graph, node, s->in[i].weights)->range);
     }
@@ -83,7 +111,8 @@ void own_sources_ports(const struct ir_graph *graph, const struct ir_node *node,
     for (int i = 0; i < s->n; i++) {
         uint32_t input = s->in[i].weights, bias = s->in[i].bias;
         tactic->in[input].format =
-            (struct ir_format){.dtype = DTYPE_I8, .scale = cuda_input(graph, node, input)->range};
+            (struct ir_format){.dtype = is_f8(s) ? DTYPE_F8 : DTYPE_I8,
+                               .scale = cuda_input(graph, node, input)->range};
         tactic_port_pack(&tactic->in[input], own_sources_bytes(places, i));
         if (bias != IR_NONE) /* packing reads it as it is */
             tactic->in[bias].format =
@@ -133,7 +162,7 @@ static struct row_sum pack_row(const struct packing *k, int source, int64_t c, d
     int8_t *row = to ? to + kernel_line_row(k->places->line, c) * pitch : NULL;
     struct row_sum sum = {0};
     for (int64_t i = 0; i < s->depth[source]; i++) {
-        int8_t q = scaled_byte(w[i], step);
+        int8_t q = is_f8(s) ? (int8_t)f32_to_f8(w[i] / step) : scaled_byte(w[i], step);
         sum.all += q;
         sum.magnitudes += abs(q);
         if (row)
@@ -160,6 +189,9 @@ static void pack_channel(const struct packing *k, int source, int64_t c, char *t
         double ratio = unit[0] / unit[1];
         numbers[at] = (float)ratio;
         *behind = fmaxf(*behind, (float)(ratio * x_max * (double)sum[0].magnitudes));
+    } else if (is_f8(s)) {
+        numbers[at] = (float)unit[s->n - 1];
+        behind[at] = (float)bias;
     } else {
         numbers[at] = (float)(unit[s->n - 1] / (double)s->to.step);
         behind[at] = scaled_in_steps(&s->to, (float)bias) - (float)s->less;

@@ -136,16 +136,16 @@
       "CONV_POOL")                                                                                 \
     F(29, OWN_PAIR, own_pair, "own pair", "own",                                                   \
       OP(CONV_PAIR),                                                                               \
-      "INT8 or UINT8 by scales on Hopper, the same for both sources, results of 8 bits; constant " \
-      "INT8 weights, channels of multiples of 16; Relu and limits inside")                         \
+      "INT8, UINT8 or FP8 by scales on Hopper, the same for both sources, results of 8 bits; "     \
+      "constant weights, channels of multiples of 16; Relu and limits inside")                     \
     F(30, OWN_EMBED, own_embed, "own embed", "own",                                                \
       OP(EMBED),                                                                                   \
       "floats; rows of any width; ids and rows repeat along dimensions before or behind their own")\
     F(31, OWN_CHAIN, own_chain, "own chain", "own",                                                \
       OP(CONV_CHAIN),                                                                              \
-      "INT8 or UINT8 by scales on Hopper, the same for sources and the first result; constant "    \
-      "INT8 weights, channels of multiples of 16: 128 of one source or 64 of each of two, to 256 " \
-      "and from there to 128; a residual, Relu")
+      "INT8, UINT8 or FP8 by scales on Hopper, the same for sources and the first result; "        \
+      "constant weights, channels of multiples of 16: 128 of one source or 64 of each of two, to " \
+      "256 and from there to 128; a residual, Relu")
 /* clang-format on */
 
 enum cuda_family_id {

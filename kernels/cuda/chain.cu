@@ -20,13 +20,20 @@ static bool is_byte(int32_t dtype)
     return dtype == DTYPE_I8 || dtype == DTYPE_U8;
 }
 
+/* Whether a tensor has the type of another one, or both are integers. */
+static bool is_like(int32_t dtype, int32_t other)
+{
+    return is_byte(other) ? is_byte(dtype) : dtype == other;
+}
+
 cudaError_t kernel_chain(const struct kernel_call *call, const struct kernel_chain *p)
 {
     const struct kernel_tile *f = &p->first;
-    if (call->capability != 90 || !is_byte(f->x_dtype) || f->y_dtype != f->x_dtype ||
-        !is_byte(p->next.t_dtype) || (f->residual && !is_byte(f->residual_dtype)) ||
-        f->func != IR_UNARY_IDENTITY)
+    if (call->capability != 90 || (!is_byte(f->x_dtype) && f->x_dtype != DTYPE_F8) ||
+        f->y_dtype != f->x_dtype || !is_like(p->next.t_dtype, f->x_dtype) ||
+        (f->residual && !is_like(f->residual_dtype, f->x_dtype)) || f->func != IR_UNARY_IDENTITY)
         return cudaErrorNotSupported;
-    return f->x_dtype == DTYPE_U8 ? tile::launch_chains<uint8_t>(call, *p)
-                                  : tile::launch_chains_i8(call, *p);
+    return f->x_dtype == DTYPE_F8   ? tile::launch_chains_f8(call, *p)
+           : f->x_dtype == DTYPE_I8 ? tile::launch_chains_i8(call, *p)
+                                    : tile::launch_chains<uint8_t>(call, *p);
 }

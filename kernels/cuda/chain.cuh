@@ -438,6 +438,7 @@ inline struct kernel_tile chain_next(const struct kernel_chain &p)
     t.bias = p.next.bias;
     t.low = p.next.low;
     t.high = p.next.high;
+    t.to = p.next.to;
     t.func = IR_UNARY_IDENTITY;
     return t;
 }
@@ -511,7 +512,8 @@ cudaError_t launch_chains(const struct kernel_call *call, const struct kernel_ch
                : rows[call->variant - 1](call, p);
 }
 
-/* chain.cu, chain_i8.cu */
+/* chain.cu, chain_f8.cu, chain_i8.cu: by the type of x */
+cudaError_t launch_chains_f8(const struct kernel_call *call, const struct kernel_chain &p);
 cudaError_t launch_chains_i8(const struct kernel_call *call, const struct kernel_chain &p);
 
 } // namespace tile

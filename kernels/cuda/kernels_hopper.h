@@ -119,11 +119,12 @@ enum {
  *     y = round(to v), v not below `low`, not above `high`; `to` is 1 in 16 bits
  *
  * where the residual stands behind func if it is `late`. func: IR_UNARY_IDENTITY, RELU, GELU,
- * GELU_TANH, or SWISH with `alpha`. There is one source for these, and for all activations.
+ * GELU_TANH, or SWISH with `alpha`. There is one source for 16 bits, and for all activations.
  *
  * With a second source sum(x w) is round(ratio[c] sum(x w)) + sum(second.x second.w), where ratio
- * is packed like scale, and second.x has the type of x; SPLIT's add floats that are not rounded.
- * second.most points to a number that no |ratio[c] sum(x w)| is above; NULL: nothing is known. */
+ * is packed like scale, and second.x has the type of x; SPLIT's add floats that are not rounded,
+ * and so do all of FP8. second.most points to a number that no |ratio[c] sum(x w)| is above; NULL:
+ * nothing is known. */
 struct kernel_tile {
     int64_t rows, cols, depth;
     struct kernel_images image;
@@ -210,7 +211,8 @@ enum { KERNEL_CHAIN_VARIANTS = 3, KERNEL_CHAIN_STEP = 64, KERNEL_CHAIN_LINE = 12
  *     t = round(next.scale[c] sum(y v) + next.bias[c])
  *
  * y has the type of x, and is counted as it is stored; t [rows, next.cols] is I8 or U8. Of either,
- * the only limits are those of its type and that `low` may be 0. Rows of t are whole 16 bytes, too.
+ * the only limits are those of its type and that `low` may be 0. Or all are F8, and computed as
+ * kernel_tile does; `to` is for these alone. Rows of t are whole 16 bytes, too.
  * Column c of the weights w is row kernel_line_row(KERNEL_CHAIN_LINE, c), as kernel_tile has them
  * for steps of KERNEL_CHAIN_STEP; that of v is row kernel_line_row(kernel_chain_line(variant), c)
  * of [kernel_tile_rows(next.cols), kernel_chain_depth(cols)]. Scales and biases are numbers
@@ -222,7 +224,7 @@ struct kernel_chain {
         int32_t t_dtype;
         const void *weights;
         const float *scale, *bias;
-        float low, high;
+        float low, high, to;
         void *t;
     } next;
 };

@@ -55,7 +55,7 @@ static bool fits(const struct kernel_tile *p)
     return (p->y_dtype == DTYPE_F8 ? p->x_dtype == DTYPE_F8 : tile::is_wide(*p)) &&
            (p->x_dtype == DTYPE_F8 || is_byte(p->x_dtype)) &&
            (!p->residual || p->residual_dtype == p->y_dtype) && activate::knows(p->func) &&
-           !p->second.depth;
+           (!p->second.depth || (p->y_dtype == DTYPE_F8 && p->func == IR_UNARY_IDENTITY));
 }
 
 cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile *p)

@@ -114,7 +114,7 @@ struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
                                                     Sum (&sum)[COLUMNS / 2])
     {
         const job &j = steps.j.job;
-        if (FLOATS || !j.floats) {
+        if (j.deep.first == j.deep.steps) { /* one source */
             steps.until(j.deep.steps, sum);
             return;
         }
@@ -125,7 +125,10 @@ struct split_shape : split::shape<COLUMNS, STAGES, LINE> {
         source(steps, j.deep.steps, sum);
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++)
-            sum[i] = (Sum)word_of(first[i] + (float)sum[i]);
+            if constexpr (FLOATS)
+                sum[i] += first[i];
+            else
+                sum[i] = (Sum)word_of(first[i] + (float)sum[i]);
     }
 };
 

@@ -182,7 +182,7 @@ static void each_where_it_is_faster(void **state)
         }
 }
 
-/* Not in FP8, not in INT8 without timing, not without a kernel, and without timing not so small
+/* Not in 8 bits without timing, not without a kernel, and without timing not so small
  * ones. */
 static void not_asked_for(void **state)
 {
@@ -196,7 +196,7 @@ static void not_asked_for(void **state)
         {0, IR_OP_NONE, true, PRECISION_F16},
         {BACKEND_PAIRS, IR_OP_CONV_PAIR, true, PRECISION_F16},
         {BACKEND_PAIRS, IR_OP_NONE, false, PRECISION_I8},
-        {BACKEND_PAIRS, IR_OP_NONE, true, PRECISION_F8},
+        {BACKEND_PAIRS, IR_OP_NONE, false, PRECISION_F8},
         {BACKEND_PAIRS, IR_OP_NONE, false, PRECISION_F16},
     };
     first_pair = second_pair = 1;
@@ -374,7 +374,7 @@ static void chains_not_asked_for(void **state)
         {BACKEND_PAIRS, IR_OP_NONE, true, PRECISION_I8, "a + c;"},
         {BACKEND_PAIRS | BACKEND_CONV_CHAINS, IR_OP_CONV_CHAIN, true, PRECISION_I8, "a + c;"},
         {BACKEND_PAIRS | BACKEND_CONV_CHAINS, IR_OP_NONE, true, PRECISION_F16, "a + c;"},
-        {BACKEND_PAIRS | BACKEND_CONV_CHAINS, IR_OP_NONE, true, PRECISION_F8, ""},
+        {BACKEND_PAIRS | BACKEND_CONV_CHAINS, IR_OP_NONE, false, PRECISION_F8, ""},
         {BACKEND_PAIRS | BACKEND_CONV_CHAINS, IR_OP_NONE, false, PRECISION_I8, ""},
         {BACKEND_PAIRS | BACKEND_CONV_CHAINS, IR_OP_CONV_PAIR, true, PRECISION_I8, "c + d;f + g;"},
         {BACKEND_CONV_CHAINS, IR_OP_NONE, true, PRECISION_I8, "c + d;f + g;"},

@@ -3,8 +3,10 @@
  * Two products of bytes in a row on Hopper, on shapes whose edges lie within tiles. Sums are exact:
  * each result of the first product is what one rounding gives, or its neighbour where that lies
  * within two thousandths of a tie (of two sources, within half a unit of the second one's sums).
- * What is wanted of the second product is computed from what the first one has stored.
+ * Sums of FP8 are nearly exact. What is wanted of the second product is computed from what the
+ * first one has stored.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,8 +41,10 @@ struct data {
 };
 
 enum { IN_H = 4, IN_W = 6, OUT_H = 2, OUT_W = 3 };
+enum { ALL = 1 << 20 }; /* no limit */
 
 static const float residual_step = 0.375F;
+static const float to = 8; /* a result of FP8 is so much more */
 
 static void *room(int64_t bytes)
 {
@@ -50,28 +54,35 @@ static void *room(int64_t bytes)
     return at;
 }
 
-static void *random_bytes(int64_t n)
+/* In FP8 below 8, and none is NaN. */
+static void *random_bytes(int64_t n, enum dtype dtype)
 {
+    enum { SIGN = 0x80, EIGHT = 0x50 };
     uint8_t *bytes = room(n);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         bytes[i] = i % 7 ? (uint8_t)array_draw(256) : array_draw(2) ? 0x80 : 0x7f;
+        if (dtype == DTYPE_F8)
+            bytes[i] = (uint8_t)((bytes[i] & SIGN) | (bytes[i] % SIGN % EIGHT));
+    }
     return bytes;
 }
 
-static int number(enum dtype dtype, uint8_t byte)
+static double number(enum dtype dtype, uint8_t byte)
 {
-    return dtype == DTYPE_U8 ? byte : (int8_t)byte;
+    return dtype == DTYPE_F8 ? (double)f8_to_f32(byte) : dtype == DTYPE_U8 ? byte : (int8_t)byte;
 }
 
-static void product_init(int64_t depth, int64_t cols, struct product *p)
+static void product_init(enum dtype dtype, int64_t depth, int64_t cols, struct product *p)
 {
     *p = (struct product){.depth = depth, .cols = cols};
-    p->w = random_bytes(depth * cols);
+    p->w = random_bytes(depth * cols, dtype);
     p->scale = room(cols * (int64_t)sizeof(float));
     p->bias = room(cols * (int64_t)sizeof(float));
     for (int64_t c = 0; c < cols; c++) {
         p->scale[c] = (60.0F + (float)array_draw(60)) / (5000 * sqrtf((float)depth));
         p->bias[c] = (float)array_draw(100) - 50;
+        p->scale[c] *= dtype == DTYPE_F8 ? 200 : 1; /* results to either side of 56, its largest */
+        p->bias[c] /= dtype == DTYPE_F8 ? 5 : 1;
     }
 }
 
@@ -83,10 +94,11 @@ static void product_deinit(struct product *p)
 
 static double sum_of(const struct product *p, enum dtype x_dtype, const uint8_t *x, int64_t c)
 {
-    int64_t sum = 0;
+    const enum dtype w_dtype = x_dtype == DTYPE_F8 ? DTYPE_F8 : DTYPE_I8;
+    double sum = 0;
     for (int64_t k = 0; k < p->depth; k++)
-        sum += number(x_dtype, x[k]) * (int64_t)p->w[c * p->depth + k];
-    return (double)sum;
+        sum += number(x_dtype, x[k]) * number(w_dtype, (uint8_t)p->w[c * p->depth + k]);
+    return sum;
 }
 
 /* The second source's pixel of a row. */
@@ -99,9 +111,11 @@ static const uint8_t *pixel_of(const struct chain_case *c, const struct data *d,
 static double want_of(const struct chain_case *c, const struct data *d, int64_t row, int64_t m)
 {
     double sum = sum_of(&d->first, c->x, d->x + row * c->depth, m);
-    if (c->second)
-        sum = (double)rintf((float)sum * d->second.scale[m]) +
-              sum_of(&d->second, c->x, pixel_of(c, d, row), m);
+    if (c->second) {
+        sum *= (double)d->second.scale[m];
+        sum = c->x == DTYPE_F8 ? sum : (double)rintf((float)sum);
+        sum += sum_of(&d->second, c->x, pixel_of(c, d, row), m);
+    }
     double v = sum * (double)d->first.scale[m] + (double)d->first.bias[m];
     if (c->residual != DTYPE_NONE)
         v += (number(c->residual, d->z[row * c->cols + m]) - (c->residual == DTYPE_U8 ? 128 : 0)) *
@@ -112,16 +126,16 @@ static double want_of(const struct chain_case *c, const struct data *d, int64_t 
 static void data_init(const struct chain_case *c, struct data *d)
 {
     *d = (struct data){
-        .x = random_bytes(c->rows * c->depth),
-        .x2 = random_bytes((c->strided ? c->rows * 4 : c->rows) * c->second + 1),
-        .z = random_bytes(c->rows * c->cols),
+        .x = random_bytes(c->rows * c->depth, c->x),
+        .x2 = random_bytes((c->strided ? c->rows * 4 : c->rows) * c->second + 1, c->x),
+        .z = random_bytes(c->rows * c->cols, c->residual),
         .y = room(c->rows * c->cols),
         .t = room(c->rows * c->next),
         .want = room(c->rows * c->cols * (int64_t)sizeof(double)),
     };
-    product_init(c->depth, c->cols, &d->first);
-    product_init(MAX(c->second, 1), c->cols, &d->second);
-    product_init(c->cols, c->next, &d->next);
+    product_init(c->x, c->depth, c->cols, &d->first);
+    product_init(c->x, MAX(c->second, 1), c->cols, &d->second);
+    product_init(c->x, c->cols, c->next, &d->next);
     for (int64_t m = 0; m < c->cols; m++)
         d->second.scale[m] = 0.125F + (float)array_draw(1000) / 500;
     for (int64_t at = 0; at < c->rows * c->cols; at++)
@@ -151,6 +165,7 @@ static void pack(struct product *p, int64_t line, int64_t pitch)
 /* Packs what the variant wants. */
 static struct kernel_chain arguments(const struct chain_case *c, struct data *d, int32_t variant)
 {
+    const float high = c->x == DTYPE_F8 ? FLT_MAX : 127;
     struct kernel_chain p = {
         .first = {.rows = c->rows,
                   .cols = c->cols,
@@ -162,10 +177,15 @@ static struct kernel_chain arguments(const struct chain_case *c, struct data *d,
                   .residual = c->residual == DTYPE_NONE ? NULL : d->z,
                   .residual_step = residual_step,
                   .low = c->low,
-                  .high = 127,
+                  .high = high,
+                  .to = to,
                   .y = d->y},
-        .next =
-            {.cols = c->next, .t_dtype = (int32_t)c->t, .low = c->next_low, .high = 127, .t = d->t},
+        .next = {.cols = c->next,
+                 .t_dtype = (int32_t)c->t,
+                 .low = c->next_low,
+                 .high = high,
+                 .to = to / 64,
+                 .t = d->t},
     };
     p.first.second.depth = c->second;
     if (c->strided)
@@ -193,11 +213,25 @@ static struct kernel_chain arguments(const struct chain_case *c, struct data *d,
     return p;
 }
 
-/* Whether a stored number is what is wanted, both as the kernel counts them. */
-static bool is_near(double v, enum dtype dtype, uint8_t byte, double low, double slack)
+/* How far from what was wanted a result may be: half of the distance of the type's numbers. */
+static double room_of(enum dtype dtype, double want)
 {
+    int exponent;
+    if (dtype != DTYPE_F8)
+        return 0.5;
+    frexp(want, &exponent);
+    return ldexp(0.5, MAX(exponent - 4, -9));
+}
+
+/* Whether a stored number is what is wanted, both as the kernel counts them. */
+static bool is_near(double v, enum dtype dtype, uint8_t byte, double low, double by, double slack)
+{
+    const bool real = dtype == DTYPE_F8;
     double have = number(dtype, byte) - (dtype == DTYPE_U8 ? 128 : 0);
-    return fabs(have - fmin(fmax(v, fmax(low, -128)), 127)) <= 0.5 + 2e-3 + slack;
+    double least = real ? -(double)DTYPE_F8_MAX : -128, most = real ? (double)DTYPE_F8_MAX : 127;
+    double want = fmax(v, low) * (real ? by : 1);
+    want = fmin(fmax(want, least), most);
+    return fabs(have - want) <= room_of(dtype, want) + 2e-3 + slack;
 }
 
 /* The number of results that are wrong. */
@@ -205,14 +239,14 @@ static int64_t wrong_ones(const struct chain_case *c, const struct data *d)
 {
     int64_t wrong = 0;
     for (int64_t at = 0; at < c->rows * c->cols; at++) {
-        double slack = c->second ? (double)d->first.scale[at % c->cols] : 0;
-        wrong += !is_near(d->want[at], c->x, d->y[at], (double)c->low, slack);
+        double slack = c->second && c->x != DTYPE_F8 ? (double)d->first.scale[at % c->cols] : 0;
+        wrong += !is_near(d->want[at], c->x, d->y[at], (double)c->low, (double)to, slack);
     }
     for (int64_t at = 0; at < c->rows * c->next; at++) {
         int64_t row = at / c->next, m = at % c->next;
         double v = sum_of(&d->next, c->x, d->y + row * c->cols, m) * (double)d->next.scale[m] +
                    (double)d->next.bias[m];
-        wrong += !is_near(v, c->t, d->t[at], (double)c->next_low, 0);
+        wrong += !is_near(v, c->t, d->t[at], (double)c->next_low, (double)to / 64, 0);
     }
     return wrong;
 }
@@ -281,6 +315,9 @@ static void test_chains(void **state)
         {{700, 64, 256, 64, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, -128, 64, false, 1}, 7},
         {{444, 48, 256, 128, DTYPE_I8, DTYPE_NONE, DTYPE_U8, 0, -128, 32, true, 1}, 4},
         {{204, 16, 144, 64, DTYPE_U8, DTYPE_U8, DTYPE_I8, -128, 0, 64, true, 1}, 7},
+        {{700, 64, 256, 64, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, 0, 0, false, 1}, 7},
+        {{333, 112, 240, 112, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -ALL, 0, 0, false, 2}, 4},
+        {{444, 48, 256, 64, DTYPE_F8, DTYPE_NONE, DTYPE_F8, 0, -ALL, 32, true, 1}, 7},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (check_case(&rows[i].c) != rows[i].taken)
@@ -340,6 +377,9 @@ static void test_refused(void **state)
     assert_false(is_taken(&p, 0, 90));
     assert_false(is_taken(&p, KERNEL_CHAIN_VARIANTS + 1, 90));
     q.first.y_dtype = DTYPE_U8; /* of another type than x */
+    assert_false(is_taken(&q, 1, 90));
+    q = p;
+    q.next.t_dtype = DTYPE_F8;
     assert_false(is_taken(&q, 1, 90));
     q = p;
     q.first.cols = 272; /* a third chunk */

@@ -56,6 +56,11 @@ struct data {
         }                                                                                          \
     }
 
+/* Lines of pixels, and a window of three of them at steps of 2, padded in front. */
+/* clang-format off */
+#define LINES {1, 48, {1, 50}, {1, 25}, {1, 3}, {1, 2}, {1, 1}, {0, 1}}
+/* clang-format on */
+
 enum { ALL = 1 << 20 }; /* no limit */
 
 static const float residual_step = 0.375F, alpha = 1.25F;
@@ -384,14 +389,7 @@ static void test_windows(void **state)
         {SQUARE(2, 64, 9, 7, 9, 7, 3, 1, 1), 64, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 132},
         {SQUARE(3, 144, 8, 9, 4, 5, 3, 2, 1), 96, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 127, 1},
         {SQUARE(2, 128, 6, 6, 3, 3, 1, 2, 0), 128, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
-        {{1, 48, {1, 50}, {1, 25}, {1, 3}, {1, 2}, {1, 1}, {0, 1}},
-         160,
-         DTYPE_U8,
-         DTYPE_U8,
-         DTYPE_I8,
-         -128,
-         127,
-         132},
+        {LINES, 160, DTYPE_U8, DTYPE_U8, DTYPE_I8, -128, 127, 132},
     };
     static const int least[] = {6, 3, 11, 8};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
@@ -450,14 +448,7 @@ static void test_splits(void **state)
         {SQUARE(1, 512, 7, 7, 7, 7, 3, 1, 1), 96, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 132},
         {SQUARE(3, 144, 8, 9, 4, 5, 3, 2, 1), 96, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 127, 132},
         {SQUARE(2, 1024, 6, 6, 3, 3, 1, 2, 0), 128, DTYPE_I8, DTYPE_NONE, DTYPE_U8, -128, 127, 132},
-        {{1, 48, {1, 50}, {1, 25}, {1, 3}, {1, 2}, {1, 1}, {0, 1}},
-         160,
-         DTYPE_U8,
-         DTYPE_U8,
-         DTYPE_I8,
-         -128,
-         127,
-         132},
+        {LINES, 160, DTYPE_U8, DTYPE_U8, DTYPE_I8, -128, 127, 132},
     };
     static const int taken[] = {0, 7, 7, 7, 7, 6, 7, 7, 7, 3};
     static const struct bend none = {IR_UNARY_IDENTITY, false};
@@ -596,7 +587,9 @@ static void want_pair(const struct pair_case *c, struct data *d, const struct da
     const struct tile_case *f = &c->first;
     for (int64_t at = 0; at < d->rows * f->filters; at++) {
         int64_t r = at / f->filters, m = at % f->filters;
-        double sum = (double)rintf((float)sum_of(f, d, r, m) * e->scale[m]);
+        double sum = sum_of(f, d, r, m) * (double)e->scale[m];
+        if (f->x != DTYPE_F8)
+            sum = (double)rintf((float)sum);
         d->want[at] = result_of(f, d, sum + sum_of(&c->second, e, r, m), at);
     }
 }
@@ -646,6 +639,12 @@ static void test_two_sources(void **state)
         {{ROWS(3, 3088), 96, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 100, 132},
          {ROWS(3, 144), 96, DTYPE_I8, DTYPE_NONE, DTYPE_I8, 0, 127, 132},
          10},
+        {{ROWS(140, 64), 256, DTYPE_F8, DTYPE_F8, DTYPE_F8, 0, ALL, 2},
+         {ROWS(140, 48), 256, DTYPE_F8, DTYPE_NONE, DTYPE_F8, 0, ALL, 2},
+         15},
+        {{ROWS(70, 128), 72, DTYPE_F8, DTYPE_NONE, DTYPE_F8, -ALL, ALL, 132},
+         {ROWS(70, 2576), 72, DTYPE_F8, DTYPE_NONE, DTYPE_F8, 0, ALL, 132},
+         7},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct tile_case *c = &cases[i].first;
