@@ -99,23 +99,6 @@ static uint64_t time_of(const struct ir_graph *graph, const char *name)
     return 0;
 }
 
-/* Keeps those that take less time than their parts. */
-static void keep_faster(const struct ir_graph *together, const struct ir_graph *apart,
-                        const struct log_sink *log, struct pass_pairs *pairs)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < pairs->n; i++) {
-        const struct pass_pair *p = &pairs->row[i];
-        uint64_t both = time_of(together, p->both);
-        uint64_t parts = time_of(apart, p->first) + time_of(apart, p->second);
-        log_write(log, LOG_INFO, "%s: %.1f us together, %.1f us apart", p->both, (double)both / 1e3,
-                  (double)parts / 1e3);
-        if (both < parts)
-            pairs->row[n++] = *p;
-    }
-    pairs->n = n;
-}
-
 /* Adds what another tuning has cost. */
 static void add_report(struct tune_report *to, const struct tune_report *report)
 {
@@ -145,6 +128,7 @@ struct trials {
     const struct build_options *options;
     const struct tune_options *tune;
     struct joined with[KINDS]; /* of a kind: all that the device takes; then what pays is left */
+    struct ir_graph *apart;    /* with none of any kind */
     struct tune_report sum;
 };
 
@@ -152,27 +136,48 @@ static void trials_cleanup(struct trials *t)
 {
     for (uint32_t k = 0; k < KINDS; k++)
         joined_cleanup(&t->with[k]);
+    ir_graph_free(t->apart);
 }
 
-/* Leaves in with[kind] what pays of it. Only the first trial says what the cache had: for the
- * others it has what trials have put there. */
+/* That of a node which is no longer one of two; a pair is one that a chain may begin with. */
+static uint64_t part_time(const struct trials *t, const char *name)
+{
+    uint64_t ns = time_of(t->apart, name);
+    return ns || !t->with[PAIRS].graph ? ns : time_of(t->with[PAIRS].graph, name);
+}
+
+/* Keeps those that take less time than their parts. */
+static void keep_faster(struct trials *t, uint32_t kind)
+{
+    struct pass_pairs *pairs = &t->with[kind].made[kind];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < pairs->n; i++) {
+        const struct pass_pair *p = &pairs->row[i];
+        uint64_t both = time_of(t->with[kind].graph, p->both);
+        uint64_t parts = part_time(t, p->first) + part_time(t, p->second);
+        log_write(t->tune->log, LOG_INFO, "%s: %.1f us together, %.1f us apart", p->both,
+                  (double)both / 1e3, (double)parts / 1e3);
+        if (both < parts)
+            pairs->row[n++] = *p;
+    }
+    pairs->n = n;
+}
+
+/* Leaves in with[kind] what pays of it. Parts are tuned once, in a graph that has none of any kind.
+ * Only the first trial says what the cache had: for others it has what trials have put there. */
 static enum status try_both(const struct ir_graph *graph, struct trials *t, uint32_t kind,
                             struct error *err)
 {
-    struct joined *with = &t->with[kind];
-    CLEANUP(ir_graph_cleanup) struct ir_graph *apart = NULL;
-    struct tune_options parts = *t->tune;
-    bool first = true;
-    for (uint32_t k = 0; k < kind; k++)
-        first = first && !t->with[k].graph;
-    parts.retune = parts.retune && first; /* all parts were timed in the trials before */
     uint32_t from_cache = t->sum.from_cache;
-    TRY(ir_graph_copy(graph, &apart, err));
-    TRY(tune_trial(with->graph, t->tune, &t->sum, err));
+    bool first = !t->apart;
+    TRY(tune_trial(t->with[kind].graph, t->tune, &t->sum, err));
     from_cache = first ? t->sum.from_cache : from_cache;
-    TRY(tune_trial(apart, &parts, &t->sum, err));
+    if (first) {
+        TRY(ir_graph_copy(graph, &t->apart, err));
+        TRY(tune_trial(t->apart, t->tune, &t->sum, err));
+    }
     t->sum.from_cache = from_cache;
-    keep_faster(with->graph, apart, t->tune->log, &with->made[kind]);
+    keep_faster(t, kind);
     return STATUS_OK;
 }
 

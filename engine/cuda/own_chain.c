@@ -3,7 +3,8 @@
  * Two convolutions of one place in a row (CONV_CHAIN) whose data and results are stored in 8 bits
  * by scales, or in 16 bits, by our own kernel for Hopper (kernels/cuda/chain.cuh). Both are sums as
  * own_sources.h has them: the first one of one source or, in 8 bits, of two, with a residual, and
- * the second one of what the first has made.
+ * the second one of what the first has made. Those of 16 bits have run on the emulator alone, and
+ * are offered only where they are asked for.
  */
 #include <math.h>
 #include <stdio.h>
@@ -236,7 +237,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 {
     struct ask ask = {device, node, visit, user};
     enum dtype dtypes[3];
-    uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
+    uint32_t n = own_all_asked() ? cuda_dtypes(graph, node, precision, dtypes) : 0;
     for (uint32_t i = 0; i < n; i++)
         TRY(ask_type(&ask, graph, dtypes[i], err));
     return stored_each(graph, node, ask_stored, &ask, err);
@@ -298,6 +299,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_chain = {
     .id = CUDA_FAMILY_OWN_CHAIN,
     .scales = true,
+    .casts = true,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

@@ -244,12 +244,6 @@ static int32_t split_of(const struct cuda_device *device, const struct kernel_ma
     return FIRST_SPLIT + (columns == 64 ? 3 : 0) + (blocks == 8 ? 2 : blocks == 4 ? 1 : 0);
 }
 
-/* Whether products that are slower than libraries' are offered, too. */
-static bool are_all_asked_for(void)
-{
-    return secure_getenv("INFERD_OWN_MATMUL") != NULL;
-}
-
 /* Rows from..end - 1; the one to take without timing is the first. */
 static enum status visit_rows(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, const struct matmul_op *op,
@@ -270,7 +264,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 {
     enum { FEW_ROWS = 512 }; /* others store FP32 while they multiply, which tiles apart do */
     enum dtype dtypes[3];
-    bool all = node->op == IR_OP_CONV_PAIR || are_all_asked_for();
+    bool all = node->op == IR_OP_CONV_PAIR || own_all_asked();
     int32_t first = all ? 1 : FIRST_SPLIT;
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     for (uint32_t i = 0; i < n; i++) {

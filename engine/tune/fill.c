@@ -589,12 +589,25 @@ static enum status keep_all(struct tune_table *t, struct error *err)
     return STATUS_OK;
 }
 
+/* The bytes of the largest tensor that the entry's node makes. */
+static uint64_t largest_of(const struct tune_entry *e)
+{
+    const struct ir_node *node = ir_node(e->sample, 0);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        bytes = MAX(bytes, ir_tensor(e->sample, node->outputs[i])->bytes);
+    return bytes;
+}
+
 static enum status note_all(struct tune_table *t, struct tune_history *history, struct error *err)
 {
-    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+    uint64_t largest = 0;
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
+        largest = MAX(largest, largest_of(e));
         if (!tune_history_note(history, e))
             return error_no_memory(err, "the tuner");
-    tune_history_graph_done(history);
+    }
+    tune_history_graph_done(history, largest);
     return STATUS_OK;
 }
 

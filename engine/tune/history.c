@@ -13,9 +13,9 @@
 #include "engine/tune/internal.h"
 
 enum {
-    GRAPHS_MIN = 2, /* the smallest and the largest */
-    SEEN_MAX = 16,  /* sizes that a record remembers */
-    KIN_MAX = 3,    /* of a kin, so many are compiled */
+    SIZES_MIN = 2, /* the smallest and the largest, of which all is tried */
+    SEEN_MAX = 16, /* sizes that a record remembers */
+    KIN_MAX = 3,   /* of a kin, so many are compiled */
 };
 
 /* A candidate is hopeless if it took so many times the best time: */
@@ -35,7 +35,9 @@ struct record {
 
 struct tune_history {
     struct record *records;
-    uint32_t graphs;
+    /* The largest tensors of the graphs that were tuned: trials of one size count once. */
+    uint64_t sizes[SEEN_MAX];
+    uint32_t n_sizes;
 };
 
 struct tune_history *tune_history_new(void)
@@ -149,9 +151,13 @@ bool tune_history_note(struct tune_history *h, const struct tune_entry *e)
     return true;
 }
 
-void tune_history_graph_done(struct tune_history *h)
+void tune_history_graph_done(struct tune_history *h, uint64_t largest)
 {
-    h->graphs++;
+    for (uint32_t i = 0; i < h->n_sizes; i++)
+        if (h->sizes[i] == largest)
+            return;
+    if (h->n_sizes < SEEN_MAX)
+        h->sizes[h->n_sizes++] = largest;
 }
 
 /* What is expected of a candidate. */
@@ -198,14 +204,14 @@ static uint32_t better_kin(const struct tune_history *h, const struct tune_entry
 enum tune_promise tune_history_ask(const struct tune_history *h, const struct tune_entry *e,
                                    const struct tune_option *o)
 {
-    const struct record *node = h->graphs >= GRAPHS_MIN ? find(h, e, NULL) : NULL;
+    const struct record *node = h->n_sizes >= SIZES_MIN ? find(h, e, NULL) : NULL;
     if (!node)
         return TUNE_UNKNOWN;
     struct outlook look = outlook(find(h, e, o->tactic), size_of(e));
     if (!o->tactic->kin)
         return look.sides < 2 ? TUNE_UNKNOWN : look.behind > BEHIND ? TUNE_HOPELESS : TUNE_GOOD;
     if (!look.sides) /* it was not worth compiling elsewhere */
-        return node->n >= GRAPHS_MIN && o->tactic->wave ? TUNE_HOPELESS : TUNE_UNKNOWN;
+        return node->n >= SIZES_MIN && o->tactic->wave ? TUNE_HOPELESS : TUNE_UNKNOWN;
     if (look.behind > (look.sides == 2 ? KIN_BEHIND : KIN_ALONE) ||
         better_kin(h, e, o, look.behind) >= KIN_MAX)
         return TUNE_HOPELESS;

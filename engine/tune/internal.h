@@ -274,7 +274,8 @@ enum tune_promise { TUNE_UNKNOWN, TUNE_GOOD, TUNE_HOPELESS };
 enum tune_promise tune_history_ask(const struct tune_history *history,
                                    const struct tune_entry *entry,
                                    const struct tune_option *option);
-void tune_history_graph_done(struct tune_history *history);
+/* All of a graph is noted, whose largest tensor has so many bytes. */
+void tune_history_graph_done(struct tune_history *history, uint64_t largest);
 
 /* --- using the answer (apply.c) --- */
 

@@ -6,6 +6,7 @@
 
 #include "base/compiler.h"
 #include "tests/device/ranged.h"
+#include "engine/stored.h"
 #include "tests/test.h"
 #include "tests/unit/kernels_cuda/fake_lt.h"
 
@@ -145,7 +146,11 @@ static enum status op_prepare(struct backend_stream *stream, const struct ir_gra
                               const struct ir_node *node, const struct tactic *tactic,
                               struct backend_op **out, struct error *err)
 {
-    return family_of(tactic)->prepare(stream, graph, node, tactic, out, err);
+    const struct cuda_family *family = family_of(tactic);
+    /* as the backend asks */
+    assert_true((family->scales && stored_any(graph, node)) || family->casts ||
+                ir_node_is_uniform(graph, node));
+    return family->prepare(stream, graph, node, tactic, out, err);
 }
 
 static uint64_t op_workspace(const struct backend_op *op)

@@ -284,6 +284,21 @@ static void other_sizes_say_what_is_worth_trying(void **state UNUSED)
     tune_history_free(history);
 }
 
+/* A size whose graph is tuned more than once, as for trials of fusions, is one size. */
+static void trials_are_no_sizes(void **state UNUSED)
+{
+    struct tune_history *history = tune_history_new();
+    assert_non_null(history);
+    mock_script(device)->cost = by_size;
+    for (int trial = 0; trial < 3; trial++)
+        tune_with(chain(1, 2), (struct tune_options){.history = history});
+    struct outcome large = tune_with(chain(32, 2), (struct tune_options){.history = history});
+    struct outcome alone = tune_with(chain(32, 2), (struct tune_options){0});
+    assert_int_equal(large.compiled, alone.compiled);
+    assert_string_equal(large.tactic, alone.tactic);
+    tune_history_free(history);
+}
+
 /* Of many forms that are all good at the sizes beside it, a size tries a few. */
 static void a_size_between_tries_few(void **state UNUSED)
 {
@@ -311,6 +326,7 @@ int main(void)
         TEST(short_layers_have_few_forms_compiled),
         TEST(a_rebuild_times_nothing),
         TEST(other_sizes_say_what_is_worth_trying),
+        TEST(trials_are_no_sizes),
         TEST(a_size_between_tries_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
