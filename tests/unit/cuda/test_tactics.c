@@ -326,7 +326,8 @@ static bool has_wide(const struct list *list, const struct ir_graph *g)
 /* Fusions whose kernels have 16 bits alone: the builder takes them apart. */
 static bool is_short_alone(const struct ir_node *node)
 {
-    return node->op == IR_OP_CONV_PAIR || node->op == IR_OP_CONV_POOL;
+    return node->op == IR_OP_CONV_PAIR || node->op == IR_OP_CONV_CHAIN ||
+           node->op == IR_OP_CONV_POOL;
 }
 
 /* What may not have 16 bits, for the sake of exactness, need not leave the device: where it has

@@ -225,7 +225,8 @@ static struct kernel_chain arguments(const struct chain_case *c, struct data *d,
                                                       {0, 0}};
     const int64_t line = kernel_chain_line(variant, false), step = KERNEL_CHAIN_STEP;
     pack(c->x, &d->first, line, kernel_tile_depth(&p.first.image, c->depth, step));
-    pack(c->x, &d->second, line, kernel_tile_depth(&p.first.second.image, c->second, step));
+    if (c->second)
+        pack(c->x, &d->second, line, kernel_tile_depth(&p.first.second.image, c->second, step));
     pack(c->x, &d->next, kernel_chain_line(variant, true), kernel_chain_depth(c->cols));
     p.first.weights = d->first.packed;
     p.first.scale = d->first.packed_scale;
