@@ -145,7 +145,8 @@
       OP(CONV_CHAIN),                                                                              \
       "16 bit, or INT8, UINT8 or FP8 by scales, on Hopper, the same for sources and the first "    \
       "result; constant weights, channels of multiples of 16 (16 bit: of 8): 128 of one source, "  \
-      "or 64 of each of two (16 bit: 64 of one), to 256 and from there to 128; a residual, Relu")
+      "or 64 of each of two (16 bit: 64 of one), to 256 and from there to 128; a residual, Relu; " \
+      "16 bit if the environment has INFERD_OWN_MATMUL")
 /* clang-format on */
 
 enum cuda_family_id {
