@@ -132,7 +132,6 @@ static void set_up(struct rewrite *rw, uint32_t node, const void *user)
 
 static void fuse(struct rewrite *rw, uint32_t first, uint32_t second)
 {
-    struct pass_pairs *chains = rw->ctx->chains;
     struct chain c;
     chain_init(rw, first, second, &c);
     const struct rewrite_fusion fusion = {.op = IR_OP_CONV_CHAIN,
@@ -144,16 +143,8 @@ static void fuse(struct rewrite *rw, uint32_t first, uint32_t second)
                                           .user = &c,
                                           .n_outputs = 2,
                                           .outputs = c.outputs};
-    if (!rw_is_taken(rw, &fusion) || rw->status) {
-        rw_near_miss(rw, "%s + %s: no kernel for both, or it is slower", c.first.name,
-                     c.second.name);
-        return;
-    }
-    rw_done(rw, "%s + %s: the second one's input is not read again", c.first.name, c.second.name);
-    rw_become_fusion(rw, first, &fusion);
-    rw_adopt(rw, first, second);
-    chains->row[chains->n++] =
-        (struct pass_pair){c.first.name, c.second.name, ir_node(rw->graph, first)->name};
+    if (rw_join(rw, first, &fusion, "the second one's input is not read again", rw->ctx->chains))
+        rw_adopt(rw, first, second);
 }
 
 static void visit(struct rewrite *rw, uint32_t node)

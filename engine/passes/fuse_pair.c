@@ -108,7 +108,6 @@ static void add_steps(struct rewrite *rw, uint32_t node, const void *user)
 
 static void fuse(struct rewrite *rw, uint32_t first, uint32_t second)
 {
-    struct pass_pairs *pairs = rw->ctx->pairs;
     struct pair p;
     pair_init(rw, first, second, &p);
     const struct rewrite_fusion fusion = {.op = IR_OP_CONV_PAIR,
@@ -119,15 +118,7 @@ static void fuse(struct rewrite *rw, uint32_t first, uint32_t second)
                                           .attrs = set_strides,
                                           .steps = add_steps,
                                           .user = &p};
-    if (!rw_is_taken(rw, &fusion) || rw->status) {
-        rw_near_miss(rw, "%s + %s: no kernel for both, or it is slower", p.first.name,
-                     p.second.name);
-        return;
-    }
-    rw_done(rw, "%s + %s: one product over two sources", p.first.name, p.second.name);
-    rw_become_fusion(rw, second, &fusion);
-    pairs->row[pairs->n++] =
-        (struct pass_pair){p.first.name, p.second.name, ir_node(rw->graph, second)->name};
+    rw_join(rw, second, &fusion, "one product over two sources", rw->ctx->pairs);
 }
 
 static void visit(struct rewrite *rw, uint32_t node)

@@ -450,6 +450,19 @@ void rw_become_fusion(struct rewrite *rw, uint32_t node, const struct rewrite_fu
         sweep(rw, drop_use(rw, old[i], 0));
 }
 
+bool rw_join(struct rewrite *rw, uint32_t node, const struct rewrite_fusion *f, const char *done,
+             struct pass_pairs *list)
+{
+    if (!rw_is_taken(rw, f) || rw->status) {
+        rw_near_miss(rw, "%s + %s: no kernel for both, or it is slower", f->first, f->second);
+        return false;
+    }
+    rw_done(rw, "%s + %s: %s", f->first, f->second, done);
+    rw_become_fusion(rw, node, f);
+    list->row[list->n++] = (struct pass_pair){f->first, f->second, ir_node(rw->graph, node)->name};
+    return true;
+}
+
 void rw_set_ints(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32_t n,
                  const int64_t *values)
 {

@@ -122,6 +122,10 @@ struct rewrite_fusion {
 bool rw_is_taken(struct rewrite *rw, const struct rewrite_fusion *fusion);
 /* Turns `node`, one of the two, into it. The output stays. */
 void rw_become_fusion(struct rewrite *rw, uint32_t node, const struct rewrite_fusion *fusion);
+/* Does both, says so (`done`: what the fusion is), and lists the node. False: the device does not
+ * take it. */
+bool rw_join(struct rewrite *rw, uint32_t node, const struct rewrite_fusion *fusion,
+             const char *done, struct pass_pairs *list);
 
 void rw_copy_attrs(struct rewrite *rw, uint32_t node, uint32_t from);
 void rw_set_int(struct rewrite *rw, uint32_t node, enum ir_attr_key key, int64_t value);
