@@ -255,16 +255,11 @@ template <class S> struct chain_consumer {
     /* Step k of chunk c, x's stage being at `at`. */
     __device__ __forceinline__ void step(Sum (&sum)[CHAIN_CHUNK / 2], int c, int k, int at)
     {
-        const uint64_t of_a = descriptor_rows<S::STEP>(
-                           shared_address(r.x + (group * S::STAGES + at) * S::A)),
-                       of_b = descriptor_rows<S::STEP>(
-                           shared_address(r.w + (k * CHAIN_CHUNKS + c) * S::W));
         wgmma_hold(sum);
         wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < S::STEP; i += 32)
-            S::K::multiply(sum, descriptor_beyond(of_a, i), descriptor_beyond(of_b, i),
-                           k > 0 || i > 0);
+        multiply_lines<typename S::K, S::STEP>(
+            sum, shared_address(r.x + (group * S::STAGES + at) * S::A),
+            shared_address(r.w + (k * CHAIN_CHUNKS + c) * S::W), k == 0);
         wgmma_commit();
         wgmma_hold(sum);
     }
@@ -346,18 +341,14 @@ template <class S> struct chain_consumer {
     /* Asks for the second product of the chunk in the slot. */
     __device__ __forceinline__ void ask_next(Sum (&next)[S::NEXT / 2], int c)
     {
-        const uint64_t of_a = descriptor_rows<CHAIN_LINE>(
-                           shared_address(r.slots + (group * S::SLOTS + slot.at) * S::SLOT)),
-                       of_b = descriptor_rows<CHAIN_LINE>(shared_address(r.v + c * S::V));
+        const uint32_t y = shared_address(r.slots + (group * S::SLOTS + slot.at) * S::SLOT),
+                       v = shared_address(r.v + c * S::V);
         wgmma_hold(next);
         wgmma_fence();
 #pragma unroll
         for (int box = 0; box < S::BOXES; box++)
-#pragma unroll
-            for (int i = 0; i < CHAIN_LINE; i += 32)
-                S::K::multiply(next, descriptor_beyond(of_a, box * S::SLOT_BOX + i),
-                               descriptor_beyond(of_b, box * S::V_BOX + i),
-                               c > 0 || box > 0 || i > 0);
+            multiply_lines<typename S::K, CHAIN_LINE>(next, y + box * S::SLOT_BOX,
+                                                      v + box * S::V_BOX, c == 0 && box == 0);
         wgmma_commit();
         wgmma_hold(next);
     }

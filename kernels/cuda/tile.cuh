@@ -282,6 +282,18 @@ __device__ __forceinline__ void each_ratio(const job &j, int column, const F &pu
     }
 }
 
+/* Adds the products of a step of LINE bytes, of lines at a and b in shared memory, to sums, unless
+ * they are the first. */
+template <class K, int LINE, int R>
+__device__ __forceinline__ void multiply_lines(typename K::Sum (&sum)[R], uint32_t a, uint32_t b,
+                                               bool first)
+{
+    const uint64_t of_a = descriptor_rows<LINE>(a), of_b = descriptor_rows<LINE>(b);
+#pragma unroll
+    for (int i = 0; i < LINE; i += 32)
+        K::multiply(sum, descriptor_beyond(of_a, i), descriptor_beyond(of_b, i), !first || i > 0);
+}
+
 /* --- a consumer --- */
 
 /* Waits until the consumer's slot is its tile's: the residual has come, or what was in the slot is
@@ -336,13 +348,9 @@ template <class S> struct consumer {
         uint32_t b = S::SHARES ? a + S::A : shared_address(r.weights + k * S::B);
         if (S::SHARES)
             a += (uint32_t)(group * SLAB * S::LINE);
-        const uint64_t of_a = descriptor_rows<S::LINE>(a), of_b = descriptor_rows<S::LINE>(b);
         wgmma_hold(sum);
         wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < S::LINE; i += 32)
-            S::K::multiply(sum, descriptor_beyond(of_a, i), descriptor_beyond(of_b, i),
-                           k > 0 || i > 0);
+        multiply_lines<typename S::K, S::LINE>(sum, a, b, k == 0);
         wgmma_commit();
         wgmma_hold(sum);
     }
