@@ -6,8 +6,9 @@
  * (peer_push) is an illegal instruction outside of a cluster.
  *
  * A tile's sums are units of 8 rows by 32 columns. Unit u is finished by block u % blocks: every
- * block sends it its part (peer_push), its own as well, so that parts are added in the order of the
- * blocks, and a result is the same every time. Units of rows that are not there are left out.
+ * other block sends it its part (peer_push), and its own stands among them, so that parts are added
+ * in the order of the blocks, and a result is the same every time. Units of rows that are not there
+ * are left out.
  *
  * A block has one warpgroup that multiplies, and a warp whose first thread loads; two blocks fit
  * into a multiprocessor. Within 32 columns weights are packed in an order that gives a thread 8
@@ -55,8 +56,8 @@ template <int COLUMNS_, int STAGES_, int LINE_> struct shape {
 
 template <class Job> struct todo {
     Job job;
-    int blocks; /* of a cluster */
-    int tall;   /* rows of A that are loaded; the rest of a stage is not read for any result */
+    int blocks, shift; /* of a cluster: 2, 4 or 8, and its logarithm */
+    int tall; /* rows of A that are loaded; the rest of a stage is not read for any result */
 };
 
 template <class S> struct ring {
@@ -79,12 +80,12 @@ struct place {
     __device__ __forceinline__ place(const todo<typename S::job> &j, const S &)
         : rank(cluster_rank())
     {
-        hopper_tile tile(j.job.m_tiles, j.job.n_tiles, (int)blockIdx.x / j.blocks);
+        hopper_tile tile(j.job.m_tiles, j.job.n_tiles, (int)blockIdx.x >> j.shift);
         row = tile.m * SLAB;
         column = tile.n * S::COLUMNS;
         int octets = (min(SLAB, j.job.rows - row) + OCTET - 1) / OCTET;
         units = octets * S::PARTS;
-        mine = (units - rank + j.blocks - 1) / j.blocks; /* 0 if rank >= units */
+        mine = (units - rank + j.blocks - 1) >> j.shift; /* 0 if rank >= units */
     }
 };
 
@@ -168,17 +169,28 @@ template <class S> struct work {
     }
 };
 
-/* Where a block's part of a unit lies in the shared memory of the block that finishes it. */
+/* Where a block's part lies of number i of the units that a block finishes. */
 template <class S>
-__device__ __forceinline__ unsigned char *unit_at(const ring<S> &r, int blocks, int from, int unit)
+__device__ __forceinline__ unsigned char *unit_at(const ring<S> &r, const todo<typename S::job> &j,
+                                                  int from, int i)
 {
-    int each = S::UNITS / blocks;
-    return r.units + (from * each + unit / blocks) * UNIT + (int)threadIdx.x % 32 * 16;
+    return r.units + ((from * S::UNITS >> j.shift) + i) * UNIT + (int)threadIdx.x % 32 * 16;
+}
+
+/* What a block finishes itself need not go through the cluster's network, which is slow. */
+template <class S>
+__device__ __forceinline__ void send_half(const ring<S> &r, unsigned char *to, const uint4 &part,
+                                          int rank, int own)
+{
+    if (rank == own)
+        *reinterpret_cast<uint4 *>(to) = part;
+    else
+        peer_push(to, part, r.come, rank);
 }
 
 template <class S>
-__device__ __forceinline__ void send(const ring<S> &r, int blocks, const place &at,
-                                     const typename S::Sum (&sum)[S::SUMS])
+__device__ __forceinline__ void send(const ring<S> &r, const todo<typename S::job> &j,
+                                     const place &at, const typename S::Sum (&sum)[S::SUMS])
 {
     int octet = (int)threadIdx.x / 32 * 2;
 #pragma unroll
@@ -188,16 +200,19 @@ __device__ __forceinline__ void send(const ring<S> &r, int blocks, const place &
             int unit = (octet + up) * S::PARTS + part;
             if (unit >= at.units)
                 continue;
-            unsigned char *to = unit_at(r, blocks, at.rank, unit);
+            unsigned char *to = unit_at(r, j, at.rank, unit >> j.shift);
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 int i = 4 * (4 * part + 2 * half) + 2 * up;
-                peer_push(to + half * HALF_UNIT,
+                send_half(r, to + half * HALF_UNIT,
                           make_uint4(word_of(sum[i]), word_of(sum[i + 1]), word_of(sum[i + 4]),
                                      word_of(sum[i + 5])),
-                          r.come, unit % blocks);
+                          unit & (j.blocks - 1), at.rank);
             }
         }
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        mbarrier_arrive(r.come);
 }
 
 /* The thread's row and first column of one of the units that the block finishes. */
@@ -207,7 +222,7 @@ struct spot {
     __device__ __forceinline__ spot(const todo<typename S::job> &j, const place &at, int i,
                                     const S &)
     {
-        int lane = (int)threadIdx.x % 32, unit = i * j.blocks + at.rank;
+        int lane = (int)threadIdx.x % 32, unit = (i << j.shift) + at.rank;
         row = at.row + unit / S::PARTS * OCTET + lane / 4;
         column = at.column + unit % S::PARTS * PART + lane % 4 * LANE;
     }
@@ -232,7 +247,7 @@ __device__ __forceinline__ void finish(const ring<S> &r, const todo<typename S::
     while (i < at.mine) {
         spot to(j, at, i, S());
         for (int from = 0; from < j.blocks; from++) {
-            const unsigned char *part = unit_at(r, j.blocks, from, i * j.blocks + at.rank);
+            const unsigned char *part = unit_at(r, j, from, i);
             with.add(j.job, *reinterpret_cast<const uint4 *>(part),
                      *reinterpret_cast<const uint4 *>(part + HALF_UNIT));
         }
@@ -258,10 +273,9 @@ __global__ void __launch_bounds__(THREADS, 2)
             mbarrier_init(r.full + i, 1);
             mbarrier_init(r.empty + i, WARPS);
         }
-        mbarrier_init(r.come, 1);
+        mbarrier_init(r.come, WARPS + 1);
         mbarrier_fence();
-        if (at.mine > 0)
-            mbarrier_expect(r.come, (uint32_t)(at.mine * j.blocks * UNIT));
+        mbarrier_expect(r.come, (uint32_t)(at.mine * (j.blocks - 1) * UNIT));
     }
     __syncthreads();
     cluster_arrive();
@@ -279,11 +293,16 @@ __global__ void __launch_bounds__(THREADS, 2)
     work<S> steps(r, j, at.rank);
     S::multiply(steps, at.column, sum);
     cluster_wait(); /* the others' mbarriers are there */
-    send<S>(r, j.blocks, at, sum);
+    send<S>(r, j, at, sum);
     finish<S>(r, j, at, with);
 }
 
 /* --- launching --- */
+
+constexpr int shift_of(int blocks)
+{
+    return blocks == 2 ? 1 : blocks == 4 ? 2 : 3;
+}
 
 /* Whether a tile's depth is a step for each block at least, and there are few tiles: for many the
  * other kernels are there. `tiles` and steps are not negative. */
