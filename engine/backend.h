@@ -188,7 +188,7 @@ enum backend_feature {
     BACKEND_PAIRS = 8192,   /* the same for IR_OP_CONV_PAIR, which is timed beside its parts */
     BACKEND_LAYS = 16384,   /* transposed convolutions that lay patches are faster as products */
     BACKEND_BOXES = 32768,  /* concatenations of slices are faster than to scatter over a box */
-    BACKEND_CONV_CHAINS = 65536, /* as PAIRS, for IR_OP_CONV_CHAIN */
+    BACKEND_CONV_CHAINS = 65536, /* as PAIRS, for IR_OP_CONV_CHAIN in 8 bits */
 };
 
 struct backend {

@@ -24,7 +24,7 @@ static const struct {
     const char *types; /* those of its kernels */
 } kinds[KINDS] = {
     [PAIRS] = {"fuse_pair", PASS_NUMBER_fuse_pair, IR_OP_CONV_PAIR, "16 bits"},
-    [CHAINS] = {"fuse_chain", PASS_NUMBER_fuse_chain, IR_OP_CONV_CHAIN, "its types"},
+    [CHAINS] = {"fuse_chain", PASS_NUMBER_fuse_chain, IR_OP_CONV_CHAIN, "8 bits"},
 };
 
 struct trial {
@@ -322,14 +322,14 @@ static enum status tune_timed(struct ir_graph *graph, const struct build_options
 }
 
 /* Which kinds the device may have kernels for. In 8 bits it depends on scales whether one takes a
- * node, and nobody guesses that; nor whether a chain is quicker. */
+ * node, and nobody guesses that. Chains have kernels for 8 bits alone. */
 static void find_asked(const struct build_options *options, const struct tune_options *tune,
                        bool asked[KINDS])
 {
     uint32_t features = options->device ? options->device->backend->features : 0;
     bool bytes = precision_is_8bit(options->precision);
     asked[PAIRS] = features & BACKEND_PAIRS && !(tune->no_timing && bytes);
-    asked[CHAINS] = features & BACKEND_CONV_CHAINS && !tune->no_timing;
+    asked[CHAINS] = features & BACKEND_CONV_CHAINS && bytes && !tune->no_timing;
 }
 
 enum status build_tune_pairs(struct ir_graph *graph, const struct build_options *options,

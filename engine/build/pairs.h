@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to engine/build: tunes a profile's graph, with sums of two convolutions as one product
- * (fuse_pair), and then with two convolutions in a row as one node (fuse_chain), where
+ * (fuse_pair), and then, in 8 bits, with two convolutions in a row as one node (fuse_chain), where
  * a device has a kernel for that and it takes less time.
  *
  * For each kind both graphs are tuned without the judge, one with all such nodes and one with none

@@ -77,11 +77,6 @@ void own_window_add_height(struct kernel_window *w)
     w->pad[0] = 0;
 }
 
-bool own_all_asked(void)
-{
-    return secure_getenv("INFERD_OWN_MATMUL") != NULL;
-}
-
 void own_pair_images(const struct ir_node *node, const int64_t *x2, const int64_t *y,
                      struct kernel_images *out)
 {

@@ -65,10 +65,6 @@ void own_pair_images(const struct ir_node *node, const int64_t *x2, const int64_
  * timed: others walk all of the depth with few blocks. */
 bool own_is_deep(int64_t rows, int64_t cols, int64_t depth);
 
-/* Whether kernels of 16 bits are offered that are slower than libraries', or unproved: the
- * environment has INFERD_OWN_MATMUL. */
-bool own_all_asked(void);
-
 /* The variants of kernel_tile, by number. */
 extern const char *const own_tile_names[];
 

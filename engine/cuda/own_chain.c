@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two convolutions of one place in a row (CONV_CHAIN) whose data and results are stored in 8 bits
- * by scales, or in 16 bits, by our own kernel for Hopper (kernels/cuda/chain.cuh). Both are sums as
- * own_sources.h has them: the first one of one source or, in 8 bits, of two, with a residual, and
- * the second one of what the first has made. Those of 16 bits have run on the emulator alone, and
- * are offered only where they are asked for.
+ * by scales, by our own kernel for Hopper (kernels/cuda/chain.cuh). Both are sums as own_sources.h
+ * has them: the first one of one source or two, with a residual, and the second one of what the
+ * first has made.
  */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/compiler.h"
 #include "engine/cuda/own_sources.h"
 
 /* By the rows of the kernel's table: columns of the second product, and consumers. */
-static const char *const names[] = {"", "64 three", "64 two", "128 two", "64 two", "128 two"};
+static const char *const names[] = {"", "64 three", "64 two", "128 two"};
 _Static_assert(ARRAY_LEN(names) == KERNEL_CHAIN_VARIANTS + 1, "each row of the table");
 
 struct chain {
@@ -43,27 +41,15 @@ static bool is_constant(const struct ir_graph *graph, const struct ir_node *node
     return t && ir_tensor_is_constant(t);
 }
 
-/* How the tensor is stored; `dtype` takes the place of FP32. Of 16 bits, the step is 1. */
-static bool read_stored(const struct ir_graph *graph, uint32_t tensor, enum dtype dtype,
-                        struct stored *out)
-{
-    if (!stored_read(graph, tensor, out))
-        return false;
-    if (out->dtype == DTYPE_NONE)
-        *out = (struct stored){own_type(ir_tensor(graph, tensor)->dtype, dtype), 1, 0};
-    return true;
-}
-
-/* All but constants and the residual. */
-static bool read_types(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
-                       struct chain *c)
+/* What is stored in 8 bits by one scale, all but constants. */
+static bool read_stored(const struct ir_graph *graph, const struct ir_node *node, struct chain *c)
 {
     struct own_sources *s = &c->first;
     s->n = input_of(node, IR_CHAIN_X2) == IR_NONE ? 1 : OWN_SOURCES;
-    if (!read_stored(graph, node->inputs[0], dtype, &s->from[0]) ||
-        (s->n > 1 && !read_stored(graph, node->inputs[IR_CHAIN_X2], dtype, &s->from[1])) ||
-        !read_stored(graph, node->outputs[0], dtype, &s->to) ||
-        !read_stored(graph, node->outputs[1], dtype, &c->next.to))
+    if (!stored_read(graph, node->inputs[0], &s->from[0]) ||
+        (s->n > 1 && !stored_read(graph, node->inputs[IR_CHAIN_X2], &s->from[1])) ||
+        !stored_read(graph, node->outputs[0], &s->to) ||
+        !stored_read(graph, node->outputs[1], &c->next.to))
         return false;
     c->next.n = 1;
     c->next.from[0] = s->to;
@@ -76,18 +62,17 @@ static bool read_types(const struct ir_graph *graph, const struct ir_node *node,
            isfinite(c->kernel.first.to) && isfinite(c->kernel.next.to);
 }
 
-static bool read_residual(const struct ir_graph *graph, const struct ir_node *node,
-                          enum dtype dtype, struct chain *c)
+static bool read_residual(const struct ir_graph *graph, const struct ir_node *node, struct chain *c)
 {
     struct kernel_tile *k = &c->kernel.first;
     struct stored z;
     if (input_of(node, IR_CHAIN_RESIDUAL) == IR_NONE)
         return true;
-    if (!read_stored(graph, node->inputs[IR_CHAIN_RESIDUAL], dtype, &z) || !(z.step > 0))
+    if (!stored_read(graph, node->inputs[IR_CHAIN_RESIDUAL], &z) || !(z.step > 0))
         return false;
     k->residual_dtype = (int32_t)z.dtype;
     k->residual_step = z.step;
-    if (!scaled_is_byte((int32_t)z.dtype))
+    if (z.dtype == DTYPE_F8)
         return true;
     k->residual_step = z.step / c->first.to.step;
     c->first.less = (double)(z.zero - (z.dtype == DTYPE_U8 ? 128 : 0)) * (double)k->residual_step;
@@ -115,15 +100,13 @@ static uint32_t bias_of(const struct ir_node *node, uint32_t i)
     return input_of(node, i) == IR_NONE ? IR_NONE : i;
 }
 
-/* `dtype` takes the place of FP32; NONE: tensors have their types. */
-static bool read_chain(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
-                       struct chain *out)
+static bool read_chain(const struct ir_graph *graph, const struct ir_node *node, struct chain *out)
 {
     struct chain c = {0};
     if (node->op != IR_OP_CONV_CHAIN || !is_constant(graph, node, 1) ||
-        !is_constant(graph, node, IR_CHAIN_NEXT) || !read_types(graph, node, dtype, &c) ||
+        !is_constant(graph, node, IR_CHAIN_NEXT) || !read_stored(graph, node, &c) ||
         (c.first.n > 1 && !is_constant(graph, node, IR_CHAIN_W2)) ||
-        !read_residual(graph, node, dtype, &c))
+        !read_residual(graph, node, &c))
         return false;
     c.first.in[0] = (struct scaled_inputs){1, bias_of(node, IR_CHAIN_BIAS)};
     c.first.in[1] = (struct scaled_inputs){IR_CHAIN_W2, IR_NONE};
@@ -139,10 +122,9 @@ static bool read_chain(const struct ir_graph *graph, const struct ir_node *node,
 
 static void read_places(struct chain *c, int32_t variant)
 {
-    own_sources_place(&c->first, kernel_chain_line(variant, false), KERNEL_CHAIN_STEP,
-                      &c->first_places);
-    own_sources_place(&c->next, kernel_chain_line(variant, true), KERNEL_CHAIN_STEP,
-                      &c->next_places);
+    int64_t line = kernel_chain_line(variant);
+    own_sources_place(&c->first, KERNEL_CHAIN_LINE, KERNEL_CHAIN_STEP, &c->first_places);
+    own_sources_place(&c->next, line, KERNEL_CHAIN_STEP, &c->next_places);
 }
 
 /* Launches; inputs NULL: asks whether the kernel takes the node. It sees only that there is a
@@ -180,12 +162,12 @@ static bool is_data(uint32_t input)
 }
 
 static void fill(const struct ir_graph *graph, const struct ir_node *node, const struct chain *c,
-                 enum dtype dtype, int32_t variant, struct tactic *tactic)
+                 int32_t variant, struct tactic *tactic)
 {
     char detail[TACTIC_NAME_MAX];
     snprintf(detail, sizeof(detail), "%s %s to %s", names[variant],
              dtype_name(c->first.from[0].dtype), dtype_name(c->next.to.dtype));
-    cuda_tactic(tactic, &cuda_family_own_chain, (uint32_t)variant, graph, node, dtype,
+    cuda_tactic(tactic, &cuda_family_own_chain, (uint32_t)variant, graph, node, DTYPE_NONE,
                 IR_LAYOUT_CHANNELS_LAST, detail);
     stored_set_scales(tactic, graph, node);
     for (uint32_t i = 0; i < tactic->n_in; i++)
@@ -194,10 +176,10 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node, const
     own_sources_ports(graph, node, &c->next, &c->next_places, tactic);
 }
 
-/* Whether rows for more columns of t are left out. */
+/* Of few columns of t, those of rows that are for no more. */
 static bool is_narrow(const struct chain *c, int32_t variant)
 {
-    return c->kernel.next.cols <= 64 && strncmp(names[variant], "64", 2) != 0;
+    return kernel_chain_line(variant) <= 64 || c->kernel.next.cols > 64;
 }
 
 struct ask {
@@ -207,39 +189,30 @@ struct ask {
     void *user;
 };
 
-static enum status ask_type(const struct ask *ask, const struct ir_graph *graph, enum dtype dtype,
-                            struct error *err)
+static enum status ask_stored(void *user, const struct ir_graph *graph, struct error *err)
 {
+    const struct ask *ask = user;
     struct chain c;
-    if (!read_chain(graph, ask->node, dtype, &c) || !own_sources_fit(graph, ask->node, &c.first) ||
+    if (!read_chain(graph, ask->node, &c) || !own_sources_fit(graph, ask->node, &c.first) ||
         !own_sources_fit(graph, ask->node, &c.next))
         return STATUS_OK;
     for (int32_t v = 1; v <= KERNEL_CHAIN_VARIANTS; v++) {
         struct kernel_call call = own_call_dry(ask->device, v);
         struct tactic tactic;
-        if (is_narrow(&c, v) || call_kernel(ask->node, &c, &call, NULL, NULL) != cudaSuccess)
+        if (!is_narrow(&c, v) || call_kernel(ask->node, &c, &call, NULL, NULL) != cudaSuccess)
             continue;
         read_places(&c, v);
-        fill(graph, ask->node, &c, dtype, v, &tactic);
+        fill(graph, ask->node, &c, v, &tactic);
         TRY(ask->visit(ask->user, &tactic, err));
     }
     return STATUS_OK;
 }
 
-static enum status ask_stored(void *user, const struct ir_graph *graph, struct error *err)
-{
-    return ask_type(user, graph, DTYPE_NONE, err);
-}
-
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
-                              const struct ir_node *node, enum precision precision,
+                              const struct ir_node *node, enum precision precision UNUSED,
                               tactic_visit visit, void *user, struct error *err)
 {
     struct ask ask = {device, node, visit, user};
-    enum dtype dtypes[3];
-    uint32_t n = own_all_asked() ? cuda_dtypes(graph, node, precision, dtypes) : 0;
-    for (uint32_t i = 0; i < n; i++)
-        TRY(ask_type(&ask, graph, dtypes[i], err));
     return stored_each(graph, node, ask_stored, &ask, err);
 }
 
@@ -250,10 +223,10 @@ static bool reread(const struct ir_graph *graph, const struct ir_node *node,
     int32_t variant = (int32_t)cuda_tactic_variant(tactic);
     struct tactic want;
     if (variant < 1 || variant > KERNEL_CHAIN_VARIANTS || tactic->blob_size ||
-        !read_chain(graph, node, DTYPE_NONE, c))
+        !read_chain(graph, node, c))
         return false;
     read_places(c, variant);
-    fill(graph, node, c, DTYPE_NONE, variant, &want);
+    fill(graph, node, c, variant, &want);
     return own_sources_same(tactic, &want);
 }
 

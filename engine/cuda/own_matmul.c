@@ -264,7 +264,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 {
     enum { FEW_ROWS = 512 }; /* others store FP32 while they multiply, which tiles apart do */
     enum dtype dtypes[3];
-    bool all = node->op == IR_OP_CONV_PAIR || own_all_asked();
+    bool all = node->op == IR_OP_CONV_PAIR || secure_getenv("INFERD_OWN_MATMUL");
     int32_t first = all ? 1 : FIRST_SPLIT;
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     for (uint32_t i = 0; i < n; i++) {

@@ -21,26 +21,8 @@ static bool is_f8(const struct own_sources *s)
     return s->from[0].dtype == DTYPE_F8;
 }
 
-static bool is_half(const struct own_sources *s)
-{
-    return s->from[0].dtype == DTYPE_F16 || s->from[0].dtype == DTYPE_BF16;
-}
-
-/* Of weights; and whether what is behind sums are real numbers. */
-static enum dtype type_of(const struct own_sources *s)
-{
-    return is_f8(s) || is_half(s) ? s->from[0].dtype : DTYPE_I8;
-}
-
-static bool is_real(const struct own_sources *s)
-{
-    return type_of(s) != DTYPE_I8;
-}
-
 bool own_sources_types(const struct own_sources *s)
 {
-    if (is_half(s))
-        return s->n == 1 && s->to.dtype == s->from[0].dtype;
     bool byte = scaled_is_byte((int32_t)s->from[0].dtype);
     return (byte ? scaled_is_byte((int32_t)s->to.dtype) : is_f8(s) && s->to.dtype == DTYPE_F8) &&
            (s->n == 1 || s->from[1].dtype == s->from[0].dtype) && s->to.step > 0;
@@ -49,11 +31,11 @@ bool own_sources_types(const struct own_sources *s)
 bool own_sources_limits(const struct own_sources *s, uint32_t func, float alpha, float beta,
                         float *low, float *high)
 {
-    *low = is_real(s) ? -FLT_MAX : -128;
-    *high = is_real(s) ? FLT_MAX : 127;
+    *low = is_f8(s) ? -FLT_MAX : -128;
+    *high = is_f8(s) ? FLT_MAX : 127;
     if (func == IR_UNARY_IDENTITY)
         return true;
-    if (!is_real(s))
+    if (!is_f8(s))
         return scaled_limits(&s->to, func, alpha, beta, low, high);
     *low = func == IR_UNARY_CLIP ? alpha : 0;
     *high = func == IR_UNARY_CLIP ? beta : FLT_MAX;
@@ -83,8 +65,7 @@ void own_sources_place(const struct own_sources *s, int64_t line, int64_t step,
     *out = (struct own_sources_places){.line = line, .step = step};
     for (int i = 0; i < s->n; i++)
         out->weights[i] =
-            aligned((uint64_t)(rows * kernel_tile_depth(&s->image[i], s->depth[i], step)) *
-                    dtype_size(type_of(s)));
+            aligned((uint64_t)(rows * kernel_tile_depth(&s->image[i], s->depth[i], step)));
     out->vector = aligned((uint64_t)rows * sizeof(float));
 }
 
@@ -98,7 +79,7 @@ static bool units_of(const struct own_sources *s, const struct ir_scale *const *
                      double unit[OWN_SOURCES])
 {
     for (int i = 0; i < s->n; i++)
-        unit[i] = is_half(s) ? 1 : (double)s->from[i].step * (double)scaled_step(scale[i], c);
+        unit[i] = (double)s->from[i].step * (double)scaled_step(scale[i], c);
     if (s->n == 1)
         return true;
     double least = fmax(smallest, (double)s->depth[0] * product_max / sum_max);
@@ -106,25 +87,13 @@ static bool units_of(const struct own_sources *s, const struct ir_scale *const *
     return is_f8(s) || unit[1] <= (double)s->to.step * felt;
 }
 
-/* Weights and bias of 16 bits, which have no scales. */
-static bool floats_fit(const struct ir_graph *graph, const struct ir_node *node,
-                       struct scaled_inputs in, int64_t n)
-{
-    const struct ir_tensor *w = cuda_input(graph, node, in.weights);
-    const struct ir_tensor *bias = in.bias == IR_NONE ? NULL : cuda_input(graph, node, in.bias);
-    return dtype_is_float(w->dtype) && w->layout == IR_LAYOUT_PLAIN && w->data &&
-           (!bias || (ir_tensor_is_constant(bias) && dtype_is_float(bias->dtype) &&
-                      bias->shape.rank == 1 && bias->shape.dim[0] == n));
-}
-
 bool own_sources_fit(const struct ir_graph *graph, const struct ir_node *node,
                      const struct own_sources *s)
 {
     const struct ir_scale *scale[OWN_SOURCES];
-    if (is_half(s))
-        return floats_fit(graph, node, s->in[0], s->cols);
     for (int i = 0; i < s->n; i++) {
-        if (!scaled_constants_fit(graph, node, s->in[i], 0, s->cols, type_of(s)))
+        if (!scaled_constants_fit(graph, node, s->in[i], 0, s->cols,
+                                  is_f8(s) ? DTYPE_F8 : DTYPE_I8))
             return false;
         scale[i] = ir_scale(graph, cuda_input(graph, node, s->in[i].weights)->range);
     }
@@ -141,10 +110,9 @@ void own_sources_ports(const struct ir_graph *graph, const struct ir_node *node,
 {
     for (int i = 0; i < s->n; i++) {
         uint32_t input = s->in[i].weights, bias = s->in[i].bias;
-        tactic->in[input].format.dtype = type_of(s);
-        if (!is_half(s))
-            tactic->in[input].format.scale = cuda_input(graph, node, input)->range;
-        tactic->in[input].format.layout = IR_LAYOUT_PLAIN;
+        tactic->in[input].format =
+            (struct ir_format){.dtype = is_f8(s) ? DTYPE_F8 : DTYPE_I8,
+                               .scale = cuda_input(graph, node, input)->range};
         tactic_port_pack(&tactic->in[input], own_sources_bytes(places, i));
         if (bias != IR_NONE) /* packing reads it as it is */
             tactic->in[bias].format =
@@ -183,37 +151,22 @@ struct row_sum {
     int64_t all, magnitudes;
 };
 
-/* Number i of a row; its value, of integers. */
-static int pack_number(const struct own_sources *s, float w, float step, int64_t i, char *row)
-{
-    int8_t q = 0;
-    if (is_half(s)) {
-        uint16_t half = s->from[0].dtype == DTYPE_F16 ? f32_to_f16(w) : f32_to_bf16(w);
-        if (row)
-            memcpy(row + i * (int64_t)sizeof(half), &half, sizeof(half));
-        return 0;
-    }
-    q = is_f8(s) ? (int8_t)f32_to_f8(w / step) : scaled_byte(w, step);
-    if (row)
-        row[i] = (char)q;
-    return q;
-}
-
 /* Writes a row of a source's weights, unless `to` is NULL. */
 static struct row_sum pack_row(const struct packing *k, int source, int64_t c, double unit,
-                               char *to)
+                               int8_t *to)
 {
     const struct own_sources *s = k->s;
     const float *w = k->from[source].weights + c * s->depth[source];
     float step = (float)(unit / (double)s->from[source].step);
-    int64_t pitch = kernel_tile_depth(&s->image[source], s->depth[source], k->places->step) *
-                    (int64_t)dtype_size(type_of(s));
-    char *row = to ? to + kernel_line_row(k->places->line, c) * pitch : NULL;
+    int64_t pitch = kernel_tile_depth(&s->image[source], s->depth[source], k->places->step);
+    int8_t *row = to ? to + kernel_line_row(k->places->line, c) * pitch : NULL;
     struct row_sum sum = {0};
     for (int64_t i = 0; i < s->depth[source]; i++) {
-        int q = pack_number(s, w[i], step, i, row);
+        int8_t q = is_f8(s) ? (int8_t)f32_to_f8(w[i] / step) : scaled_byte(w[i], step);
         sum.all += q;
         sum.magnitudes += abs(q);
+        if (row)
+            row[i] = q;
     }
     return sum;
 }
@@ -229,14 +182,14 @@ static void pack_channel(const struct packing *k, int source, int64_t c, char *t
     double unit[OWN_SOURCES], bias = (double)k->from[0].bias[c];
     units_of(s, scale, c, unit);
     for (int i = 0; i < s->n; i++) {
-        sum[i] = pack_row(k, i, c, unit[i], i == source ? to : NULL);
+        sum[i] = pack_row(k, i, c, unit[i], i == source ? (int8_t *)to : NULL);
         bias -= unit[i] * (double)(s->from[i].zero * sum[i].all);
     }
     if (source) {
         double ratio = unit[0] / unit[1];
         numbers[at] = (float)ratio;
         *behind = fmaxf(*behind, (float)(ratio * x_max * (double)sum[0].magnitudes));
-    } else if (is_real(s)) {
+    } else if (is_f8(s)) {
         numbers[at] = (float)unit[s->n - 1];
         behind[at] = (float)bias;
     } else {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums over the channels of one tensor or of two, by constant weights of one place, as our kernels
- * for Hopper that make numbers of x's kind of them want weights, scales and biases packed: those of
+ * Sums over the channels of one tensor or of two, by constant weights of 8 bits and one place, as
+ * our kernels for Hopper that make them in 8 bits want weights, scales and biases packed: those of
  * own_pair.c and own_chain.c. Source i stands for s[i] (p - z[i]) and its weights of channel c for
  * t[i][c] q, so that with u[i] = s[i] t[i]
  *
@@ -11,7 +11,7 @@
  * refused where one of them would be felt in y. Channels to which the second source brings next to
  * nothing have larger units than their weights ask for, so that no sum overflows. FP8 has no zero
  * points, its sums are not rounded, and what is behind them are real numbers; of integers they are
- * steps of y. Of 16 bits (one source, its step 1) there are no scales: every u is 1.
+ * steps of y.
  */
 #ifndef INFERD_ENGINE_CUDA_OWN_SOURCES_H
 #define INFERD_ENGINE_CUDA_OWN_SOURCES_H
@@ -43,7 +43,7 @@ void own_sources_place(const struct own_sources *s, int64_t line, int64_t step,
                        struct own_sources_places *out);
 uint64_t own_sources_bytes(const struct own_sources_places *places, int source);
 
-/* Whether all are of types that the kernels take: integers of 8 bits, or FP8, or 16 bits. */
+/* Whether all are stored in types that the kernels take: integers of 8 bits, or FP8. */
 bool own_sources_types(const struct own_sources *s);
 /* The limits that an activation is to results; IR_UNARY_IDENTITY: their type's. False: it is not
  * one of ReLU and clip. */

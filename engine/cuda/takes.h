@@ -143,10 +143,9 @@
       "floats; rows of any width; ids and rows repeat along dimensions before or behind their own")\
     F(31, OWN_CHAIN, own_chain, "own chain", "own",                                                \
       OP(CONV_CHAIN),                                                                              \
-      "16 bit, or INT8, UINT8 or FP8 by scales, on Hopper, the same for sources and the first "    \
-      "result; constant weights, channels of multiples of 16 (16 bit: of 8): 128 of one source, "  \
-      "or 64 of each of two (16 bit: 64 of one), to 256 and from there to 128; a residual, Relu; " \
-      "16 bit if the environment has INFERD_OWN_MATMUL")
+      "INT8, UINT8 or FP8 by scales on Hopper, the same for sources and the first result; "        \
+      "constant weights, channels of multiples of 16: 128 of one source or 64 of each of two, to " \
+      "256 and from there to 128; a residual, Relu")
 /* clang-format on */
 
 enum cuda_family_id {

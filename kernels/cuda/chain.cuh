@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two products of 8 or 16 bits in a row on Hopper, both in one launch: the end of a residual block
+ * Two products of 8-bit numbers in a row on Hopper, both in one launch: the end of a residual block
  * and the 1x1 convolution behind it. The result of the first one goes to memory, since others read
  * it as well, and from shared memory into the second one.
  *
@@ -30,53 +30,35 @@ struct chain_job {
     int chunks; /* of the first product's columns */
 };
 
-/* Floats of 16 bits, whose results are wide ones. */
-template <class X> struct halves {
-    typedef float Sum;
-    template <int R>
-    __device__ static __forceinline__ void multiply(Sum (&sum)[R], uint64_t x, uint64_t weights,
-                                                    int keep)
-    {
-        wgmma<X>(sum, x, weights, keep);
-    }
-};
-template <> struct kind<half_t> : halves<half_t> {
-};
-template <> struct kind<bf16_t> : halves<bf16_t> {
-};
-
 enum {
-    CHAIN_CHUNK = 128, /* columns */
+    CHAIN_STEP = 64,   /* bytes of a step of the first product's depth */
+    CHAIN_STEPS = 2,   /* that there may be, of both sources */
+    CHAIN_CHUNK = 128, /* columns, and bytes of a slot's line */
     CHAIN_CHUNKS = 2,  /* that there may be */
-    CHAIN_LINE = 128,  /* bytes of a line in a slot */
+    CHAIN_STAGES = 4,  /* of x */
 };
 
 /* Up to NEXT columns of the second product. AHEAD: quads of scales and biases that are read while a
- * chunk's sums are made; residuals are then, too, unless it is 0, for want of registers. Bytes may
- * come from two sources. */
+ * chunk's sums are made; residuals are then, too, unless it is 0, for want of registers. */
 template <class X_, int NEXT_, int SLOTS_, int CONSUMERS_, int AHEAD_> struct chain_shape {
     typedef X_ X;
     typedef kind<X> K;
     typedef typename K::Sum Sum;
     static constexpr int NEXT = NEXT_, SLOTS = SLOTS_, CONSUMERS = CONSUMERS_, AHEAD = AHEAD_;
-    static constexpr int SIZE = sizeof(X), STEP = 64 * SIZE; /* bytes of 64 channels */
-    static constexpr int STEPS = SIZE == 1 ? 2 : 1;          /* that there may be, in all */
-    static constexpr int STAGES = 2 * STEPS;                 /* a tile's x, and the next one's */
     static constexpr int THREADS = (CONSUMERS + 1) * HOPPER_WARPGROUP;
     static constexpr int FIRST_LOADER = CONSUMERS * WARPS;
     static constexpr int REGISTERS = CONSUMERS == 2 ? 232 : 152;
     /* what results_by() reads of a shape */
-    typedef shape<X, CHAIN_CHUNK, 1, 2, 2, STEP, SIZE> Chunk;
-    typedef shape<X, NEXT, 1, 2, 2, 128, SIZE> Next;
-    static constexpr int A = SLAB * STEP, W = CHAIN_CHUNK * STEP;
-    static constexpr int BOXES = Chunk::BOXES, BOX = Chunk::BOX; /* of a chunk: lines; columns */
-    static constexpr int SLOT_BOX = Chunk::PIECE, SLOT = BOXES * SLOT_BOX;
-    static constexpr int V_BOX = NEXT * CHAIN_LINE, V = BOXES * V_BOX, T = Next::SLOT;
-    static constexpr int BARRIERS = CONSUMERS * (STAGES + SLOTS) * 2 + CHAIN_CHUNKS;
-    static constexpr int SHARED = HOPPER_ALIGN + CHAIN_CHUNKS * (STEPS * W + V) +
-                                  CONSUMERS * (STAGES * A + SLOTS * SLOT + T) + BARRIERS * 8;
+    typedef shape<X, CHAIN_CHUNK, 1, 2, 2, CHAIN_STEP> Chunk;
+    typedef shape<X, NEXT, 1, 2, 2, 128> Next;
+    static constexpr int A = SLAB * CHAIN_STEP, W = CHAIN_CHUNK * CHAIN_STEP,
+                         V = NEXT * CHAIN_CHUNK;
+    static constexpr int SLOT = SLAB * CHAIN_CHUNK, T = SLAB * NEXT;
+    static constexpr int BARRIERS = CONSUMERS * (CHAIN_STAGES + SLOTS) * 2 + CHAIN_CHUNKS;
+    static constexpr int SHARED = HOPPER_ALIGN + CHAIN_CHUNKS * (CHAIN_STEPS * W + V) +
+                                  CONSUMERS * (CHAIN_STAGES * A + SLOTS * SLOT + T) + BARRIERS * 8;
     static_assert(SHARED <= HOPPER_SHARED_MAX, "shared memory");
-    static_assert(Chunk::ROW == CHAIN_LINE, "a slot's lines are what the second product reads");
+    static_assert(CHAIN_STAGES >= 2 * CHAIN_STEPS, "a tile's x stays until its last chunk");
     static_assert(SLOTS >= 2, "a slot is free one chunk later");
 };
 
@@ -86,13 +68,13 @@ template <class S> struct chain_room { /* shared memory */
     __device__ explicit chain_room(unsigned char *raw)
     {
         w = shared_kept(raw);
-        v = w + S::STEPS * CHAIN_CHUNKS * S::W;
+        v = w + CHAIN_STEPS * CHAIN_CHUNKS * S::W;
         x = v + CHAIN_CHUNKS * S::V;
-        slots = x + S::CONSUMERS * S::STAGES * S::A;
+        slots = x + S::CONSUMERS * CHAIN_STAGES * S::A;
         t = slots + S::CONSUMERS * S::SLOTS * S::SLOT;
         full = reinterpret_cast<uint64_t *>(t + S::CONSUMERS * S::T);
-        empty = full + S::CONSUMERS * S::STAGES;
-        come = empty + S::CONSUMERS * S::STAGES;
+        empty = full + S::CONSUMERS * CHAIN_STAGES;
+        come = empty + S::CONSUMERS * CHAIN_STAGES;
         gone = come + S::CONSUMERS * S::SLOTS;
         there = gone + S::CONSUMERS * S::SLOTS;
     }
@@ -121,9 +103,7 @@ __device__ __forceinline__ void chain_load_staying(const chain_room<S> &r, const
         for (int k = 0; k < deep.steps; k++)
             hopper_load_weights(r.w + (k * CHAIN_CHUNKS + c) * S::W, r.there + c, m.m, deep, k,
                                 c * CHAIN_CHUNK);
-        for (int i = 0; i < S::BOXES; i++)
-            tensor_load_2d(r.v + c * S::V + i * S::V_BOX, &m.v, r.there + c,
-                           c * CHAIN_CHUNK + i * S::BOX, 0);
+        tensor_load_2d(r.v + c * S::V, &m.v, r.there + c, c * CHAIN_CHUNK, 0);
     }
 }
 
@@ -141,12 +121,12 @@ __device__ __forceinline__ void chain_load_rows(const chain_room<S> &r, const ch
         hopper_place place(of, row);
 #pragma unroll 1
         for (; k < end; k++) {
-            int stage = consumer * S::STAGES + t.at;
+            int stage = consumer * CHAIN_STAGES + t.at;
             mbarrier_wait(r.empty + stage, t.parity ^ 1);
             mbarrier_expect(r.full + stage, S::A);
             hopper_load_rows(r.x + stage * S::A, &m.m.a[source], r.full + stage, of, place,
                              k - first);
-            t.next(S::STAGES);
+            t.next(CHAIN_STAGES);
         }
     }
 }
@@ -161,9 +141,7 @@ __device__ __forceinline__ void chain_load_residual(const chain_room<S> &r, cons
         int slot = consumer * S::SLOTS + t.at;
         mbarrier_wait(r.gone + slot, t.parity ^ 1);
         mbarrier_expect(r.come + slot, S::SLOT);
-        for (int i = 0; i < S::BOXES; i++)
-            tensor_load_2d(r.slots + slot * S::SLOT + i * S::SLOT_BOX, &m.z, r.come + slot,
-                           c * CHAIN_CHUNK + i * S::BOX, row);
+        tensor_load_2d(r.slots + slot * S::SLOT, &m.z, r.come + slot, c * CHAIN_CHUNK, row);
         t.next(S::SLOTS);
     }
 }
@@ -257,8 +235,8 @@ template <class S> struct chain_consumer {
     {
         wgmma_hold(sum);
         wgmma_fence();
-        multiply_lines<typename S::K, S::STEP>(
-            sum, shared_address(r.x + (group * S::STAGES + at) * S::A),
+        multiply_lines<typename S::K, CHAIN_STEP>(
+            sum, shared_address(r.x + (group * CHAIN_STAGES + at) * S::A),
             shared_address(r.w + (k * CHAIN_CHUNKS + c) * S::W), k == 0);
         wgmma_commit();
         wgmma_hold(sum);
@@ -283,19 +261,17 @@ template <class S> struct chain_consumer {
             mbarrier_wait(r.there + c, 0);
 #pragma unroll 1
         for (int k = 0; k < j.first.deep.steps; k++) {
-            if constexpr (S::STEPS > 1) {
-                if (k == j.first.deep.first) {
-                    wgmma_wait<0>();
-                    wgmma_hold(sum);
-                    if (near)
-                        convert<true>(sum, c * CHAIN_CHUNK);
-                    else
-                        convert<false>(sum, c * CHAIN_CHUNK);
-                }
+            if (k == j.first.deep.first) {
+                wgmma_wait<0>();
+                wgmma_hold(sum);
+                if (near)
+                    convert<true>(sum, c * CHAIN_CHUNK);
+                else
+                    convert<false>(sum, c * CHAIN_CHUNK);
             }
-            mbarrier_wait(r.full + group * S::STAGES + at.at, at.parity);
+            mbarrier_wait(r.full + group * CHAIN_STAGES + at.at, at.parity);
             step(sum, c, k, at.at);
-            at.next(S::STAGES);
+            at.next(CHAIN_STAGES);
         }
         if (j.first.residual) {
             const int place = group * S::SLOTS + slot.at;
@@ -310,8 +286,8 @@ template <class S> struct chain_consumer {
 #pragma unroll 1
         for (int k = 0; k < j.first.deep.steps; k++) {
             if (threadIdx.x % 32 == 0)
-                mbarrier_arrive(r.empty + group * S::STAGES + t.at);
-            t.next(S::STAGES);
+                mbarrier_arrive(r.empty + group * CHAIN_STAGES + t.at);
+            t.next(CHAIN_STAGES);
         }
     }
 
@@ -333,22 +309,18 @@ template <class S> struct chain_consumer {
             return;
         if (j.first.residual && (again || c > 0))
             mbarrier_arrive(r.gone + first + (slot.at + S::SLOTS - 1) % S::SLOTS);
-        for (int i = 0; i < S::BOXES; i++)
-            tensor_store_2d(&m.y, to + i * S::SLOT_BOX, c * CHAIN_CHUNK + i * S::BOX, row);
+        tensor_store_2d(&m.y, to, c * CHAIN_CHUNK, row);
         store_commit();
     }
 
     /* Asks for the second product of the chunk in the slot. */
     __device__ __forceinline__ void ask_next(Sum (&next)[S::NEXT / 2], int c)
     {
-        const uint32_t y = shared_address(r.slots + (group * S::SLOTS + slot.at) * S::SLOT),
-                       v = shared_address(r.v + c * S::V);
         wgmma_hold(next);
         wgmma_fence();
-#pragma unroll
-        for (int box = 0; box < S::BOXES; box++)
-            multiply_lines<typename S::K, CHAIN_LINE>(next, y + box * S::SLOT_BOX,
-                                                      v + box * S::V_BOX, c == 0 && box == 0);
+        multiply_lines<typename S::K, CHAIN_CHUNK>(
+            next, shared_address(r.slots + (group * S::SLOTS + slot.at) * S::SLOT),
+            shared_address(r.v + c * S::V), c == 0);
         wgmma_commit();
         wgmma_hold(next);
     }
@@ -360,8 +332,7 @@ template <class S> struct chain_consumer {
         proxy_fence();
         named_sync(1 + group, HOPPER_WARPGROUP);
         if (leads) {
-            for (int i = 0; i < S::Next::BOXES; i++)
-                tensor_store_2d(&m.t, to + i * S::Next::PIECE, i * S::Next::BOX, row);
+            tensor_store_2d(&m.t, to, 0, row);
             store_commit();
         }
     }
@@ -398,7 +369,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     chain_room<S> r(raw);
     int group = (int)threadIdx.x / HOPPER_WARPGROUP;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < S::CONSUMERS * S::STAGES; i++) {
+        for (int i = 0; i < S::CONSUMERS * CHAIN_STAGES; i++) {
             mbarrier_init(r.full + i, 1);
             mbarrier_init(r.empty + i, WARPS);
         }
@@ -432,24 +403,18 @@ __global__ void __launch_bounds__(S::THREADS, 1)
 
 /* --- launching --- */
 
-/* The type that tensor copies move weights as. */
-template <class S> constexpr int chain_weights(void)
-{
-    return S::SIZE == 1 ? (int)DTYPE_I8 : (int)number_of<typename S::X>::dtype;
-}
-
 template <class S> struct hopper_sources chain_sources(const struct kernel_tile &p)
 {
     const void *weights[2] = {p.weights, p.second.weights};
     struct hopper_sources s = {
         p.second.depth ? 2 : 1,
-        {{p.x, p.x_dtype, p.rows, p.depth, &p.image, SLAB, S::STEP},
-         {p.second.x, p.x_dtype, p.rows, p.second.depth, &p.second.image, SLAB, S::STEP}},
+        {{p.x, p.x_dtype, p.rows, p.depth, &p.image, SLAB, CHAIN_STEP},
+         {p.second.x, p.x_dtype, p.rows, p.second.depth, &p.second.image, SLAB, CHAIN_STEP}},
         {}};
     for (int i = 0; i < s.n; i++) {
-        int64_t deep = kernel_tile_depth(s.a[i].image, s.a[i].depth, S::STEP);
-        s.b[i] = hopper_matrix(weights[i], chain_weights<S>(), deep, deep, kernel_tile_rows(p.cols),
-                               CHAIN_CHUNK, S::STEP);
+        int64_t deep = kernel_tile_depth(s.a[i].image, s.a[i].depth, CHAIN_STEP);
+        s.b[i] = hopper_matrix(weights[i], DTYPE_I8, deep, deep, kernel_tile_rows(p.cols),
+                               CHAIN_CHUNK, CHAIN_STEP);
     }
     return s;
 }
@@ -479,7 +444,7 @@ bool chain_job_of(const struct kernel_chain &p, const struct hopper_sources &fro
     j->first.m_tiles = (int)kernel_ceil_div(p.first.rows, SLAB);
     j->first.deep = hopper_sources_depth(&from);
     j->chunks = (int)kernel_ceil_div(p.first.cols, CHAIN_CHUNK);
-    return !j->first.bent && !j->next.bent && j->first.deep.steps <= S::STEPS;
+    return !j->first.bent && !j->next.bent && j->first.deep.steps <= CHAIN_STEPS;
 }
 
 template <class S>
@@ -487,18 +452,18 @@ cudaError_t launch_chain(const struct kernel_call *call, const struct kernel_cha
 {
     const struct kernel_tile &f = p.first;
     int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
-    if (!counts(f, S::STEP, CHAIN_CHUNK) || f.cols > CHAIN_CHUNKS * CHAIN_CHUNK ||
+    if (!counts(f, CHAIN_STEP, CHAIN_CHUNK) || f.cols > CHAIN_CHUNKS * CHAIN_CHUNK ||
         p.next.cols < 1 || p.next.cols > S::NEXT)
         return cudaErrorNotSupported;
     struct hopper_sources from = chain_sources<S>(f);
-    const int64_t deep = kernel_chain_depth(f.cols), cols = p.next.cols;
     struct hopper_tensor y = hopper_matrix(f.y, f.y_dtype, f.cols, f.cols, f.rows, SLAB,
-                                           CHAIN_LINE),
+                                           CHAIN_CHUNK),
                          z = y,
-                         t = hopper_matrix(p.next.t, p.next.t_dtype, cols, cols, f.rows, SLAB,
-                                           S::Next::ROW),
-                         v = hopper_matrix(p.next.weights, chain_weights<S>(), deep, deep,
-                                           kernel_tile_rows(cols), S::NEXT, CHAIN_LINE);
+                         t = hopper_matrix(p.next.t, p.next.t_dtype, p.next.cols, p.next.cols,
+                                           f.rows, SLAB, S::NEXT);
+    int64_t deep = kernel_chain_depth(f.cols);
+    struct hopper_tensor v = hopper_matrix(p.next.weights, DTYPE_I8, deep, deep,
+                                           kernel_tile_rows(p.next.cols), S::NEXT, CHAIN_CHUNK);
     struct chain_job j;
     z.data = f.residual ? f.residual : f.y;
     if (!hopper_sources_fit(&from) || !hopper_tensor_fits(&y) || !hopper_tensor_fits(&z) ||
@@ -518,45 +483,27 @@ cudaError_t launch_chain(const struct kernel_call *call, const struct kernel_cha
     return hopper_launch(chain_kernel<S>, (unsigned)blocks, 1, S::THREADS, S::SHARED, call, m, j);
 }
 
-/* R(columns of t, slots, consumers, quads read early). Of bytes: three consumers are quicker for
- * many images, two for few; of 128 columns there are registers for two alone. */
-#define CHAIN_BYTES(R)                                                                             \
+/* R(columns of t, slots, consumers, quads read early): three are quicker for many images, two for
+ * few; of 128 columns there are registers for two alone */
+#define TILE_CHAINS(R)                                                                             \
     R(64, 4, 3, 0)                                                                                 \
     R(64, 6, 2, 8)                                                                                 \
     R(128, 6, 2, 3)
-
-/* Behind them, of 16 bits. */
-#define CHAIN_HALVES(R)                                                                            \
-    R(64, 3, 2, 4)                                                                                 \
-    R(128, 2, 2, 2)
-
-enum { CHAIN_FIRST_HALF = 4 };
 
 template <class X>
 cudaError_t launch_chains(const struct kernel_call *call, const struct kernel_chain &p)
 {
 #define ROW(...) launch_chain<chain_shape<X, __VA_ARGS__>>,
     typedef cudaError_t (*launch)(const struct kernel_call *call, const struct kernel_chain &p);
-    if constexpr (sizeof(X) == 1) {
-        static const launch rows[] = {CHAIN_BYTES(ROW)};
-        static_assert(sizeof(rows) / sizeof(*rows) == CHAIN_FIRST_HALF - 1, "numbers of variants");
-        return call->variant < 1 || call->variant >= CHAIN_FIRST_HALF
-                   ? cudaErrorNotSupported
-                   : rows[call->variant - 1](call, p);
-    } else {
-        static const launch rows[] = {CHAIN_HALVES(ROW)};
-        static_assert(sizeof(rows) / sizeof(*rows) == KERNEL_CHAIN_VARIANTS - CHAIN_FIRST_HALF + 1,
-                      "numbers of variants");
-        return call->variant < CHAIN_FIRST_HALF || call->variant > KERNEL_CHAIN_VARIANTS
-                   ? cudaErrorNotSupported
-                   : rows[call->variant - CHAIN_FIRST_HALF](call, p);
-    }
+    static const launch rows[] = {TILE_CHAINS(ROW)};
 #undef ROW
+    static_assert(sizeof(rows) / sizeof(*rows) == KERNEL_CHAIN_VARIANTS, "each has its number");
+    return call->variant < 1 || call->variant > KERNEL_CHAIN_VARIANTS
+               ? cudaErrorNotSupported
+               : rows[call->variant - 1](call, p);
 }
 
-/* chain.cu and the others: by the type of x */
-cudaError_t launch_chains_bf16(const struct kernel_call *call, const struct kernel_chain &p);
-cudaError_t launch_chains_f16(const struct kernel_call *call, const struct kernel_chain &p);
+/* chain.cu, chain_f8.cu, chain_i8.cu: by the type of x */
 cudaError_t launch_chains_f8(const struct kernel_call *call, const struct kernel_chain &p);
 cudaError_t launch_chains_i8(const struct kernel_call *call, const struct kernel_chain &p);
 

@@ -202,7 +202,7 @@ cudaError_t kernel_tile(const struct kernel_call *call, const struct kernel_tile
 
 /* --- chain.cu --- */
 
-enum { KERNEL_CHAIN_VARIANTS = 5, KERNEL_CHAIN_STEP = 64 };
+enum { KERNEL_CHAIN_VARIANTS = 3, KERNEL_CHAIN_STEP = 64, KERNEL_CHAIN_LINE = 128 };
 
 /* Two products in a row, for Hopper alone: `first` as kernel_tile has it, of one source or two, and
  * behind it one of its results:
@@ -212,14 +212,11 @@ enum { KERNEL_CHAIN_VARIANTS = 5, KERNEL_CHAIN_STEP = 64 };
  *
  * y has the type of x, and is counted as it is stored; t [rows, next.cols] is I8 or U8. Of either,
  * the only limits are those of its type and that `low` may be 0. Or all are F8, and computed as
- * kernel_tile does; `to` is for these alone. Or all are F16 or BF16, weights too: as wide results
- * of kernel_tile, of one source. Rows of t are whole 16 bytes, too.
- *
- * Column c of the weights w is row kernel_line_row(kernel_chain_line(variant, false), c), as
- * kernel_tile has them for steps of KERNEL_CHAIN_STEP; that of v is row
- * kernel_line_row(kernel_chain_line(variant, true), c) of [kernel_tile_rows(next.cols),
- * kernel_chain_depth(cols)]. Scales and biases are numbers kernel_line_number of the same lines;
- * all else is 0. */
+ * kernel_tile does; `to` is for these alone. Rows of t are whole 16 bytes, too.
+ * Column c of the weights w is row kernel_line_row(KERNEL_CHAIN_LINE, c), as kernel_tile has them
+ * for steps of KERNEL_CHAIN_STEP; that of v is row kernel_line_row(kernel_chain_line(variant), c)
+ * of [kernel_tile_rows(next.cols), kernel_chain_depth(cols)]. Scales and biases are numbers
+ * kernel_line_number of the same lines; all else is 0. */
 struct kernel_chain {
     struct kernel_tile first;
     struct {
@@ -237,7 +234,7 @@ static inline int64_t kernel_chain_depth(int64_t cols)
     return (cols + 15) / 16 * 16;
 }
 
-int64_t kernel_chain_line(int32_t variant, bool next);
+int64_t kernel_chain_line(int32_t variant);
 cudaError_t kernel_chain(const struct kernel_call *call, const struct kernel_chain *p);
 
 #ifdef __cplusplus
