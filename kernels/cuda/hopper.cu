@@ -61,7 +61,8 @@ bool hopper_tensor_fits(const struct hopper_tensor *t)
 {
     int line = line_of(t);
     bool fits = t->rank >= 1 && t->rank <= HOPPER_RANK_MAX && (t->dim[0] == 1 || t->stride[0] == 1);
-    fits = fits && (t->plain ? line % ALIGN == 0 : line == 32 || line == 64 || line == 128) &&
+    fits = fits && t->dim[0] * number_size(t->dtype) % ALIGN == 0 &&
+           (t->plain ? line % ALIGN == 0 : line == 32 || line == 64 || line == 128) &&
            (uintptr_t)t->data % ALIGN == 0;
     for (int i = 0; fits && i < t->rank; i++)
         fits = t->dim[i] >= 1 && t->dim[i] <= DIM_MAX && t->box[i] >= 1 && t->box[i] <= BOX_MAX;

@@ -33,11 +33,11 @@ enum { KERNEL_MATMUL_PATCH = 17, KERNEL_MATMUL_VARIANTS = 17 };
 
 /* y = func(scale a b' + bias + residual), or func(scale a b' + bias) + residual if it is `late`. a
  * [rows, depth], residual and y [rows, cols] and bias [cols] are dense, of F16 or BF16; rows of a
- * are whole 16 bytes, unless there is but one. func: IR_UNARY_IDENTITY, RELU, GELU, GELU_TANH, or
- * SWISH with `alpha`. The weights b are packed: column c of them is row kernel_matmul_packed_row(v,
- * c) of [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(image, depth)]; the rest is 0.
- * If a is images, each tap has kernel_matmul_tap_depth numbers of a packed row. A second source
- * adds to the same sums: a b' is a b' + second.a second.b' then. */
+ * are whole 16 bytes. func: IR_UNARY_IDENTITY, RELU, GELU, GELU_TANH, or SWISH with `alpha`. The
+ * weights b are packed: column c of them is row kernel_matmul_packed_row(v, c) of
+ * [kernel_matmul_packed_rows(cols), kernel_matmul_packed_depth(image, depth)]; the rest is 0. If a
+ * is images, each tap has kernel_matmul_tap_depth numbers of a packed row. A second source adds to
+ * the same sums: a b' is a b' + second.a second.b' then. */
 struct kernel_matmul {
     int64_t rows, cols, depth;
     struct kernel_images image; /* whose pixels are rows of a; rows of pixels are whole 16 bytes */

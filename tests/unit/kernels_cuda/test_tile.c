@@ -440,7 +440,7 @@ static void test_splits(void **state)
     (void)state;
     static const struct tile_case cases[] = {
         {ROWS(1, 16), 16, DTYPE_I8, DTYPE_NONE, DTYPE_I8, -128, 127, 132},
-        {ROWS(1, 1100), 1000, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 132},
+        {ROWS(1, 1104), 1000, DTYPE_U8, DTYPE_NONE, DTYPE_U8, -128, 127, 132},
         {ROWS(49, 1024), 72, DTYPE_U8, DTYPE_U8, DTYPE_U8, -128, 127, 132},
         {ROWS(130, 1232), 104, DTYPE_I8, DTYPE_I8, DTYPE_I8, 0, 100, 132},
         {ROWS(64, 9232), 40, DTYPE_I8, DTYPE_U8, DTYPE_I8, -100, 127, 132},
@@ -773,6 +773,8 @@ static void test_refused(void **state)
     assert_false(is_taken(&p, 4, 90)); /* one step of weights stays, and there are two */
     struct kernel_tile q = p;
     q.cols = 72; /* rows of y are not whole 16 bytes */
+    assert_false(is_taken(&q, 1, 90));
+    q.rows = 1; /* nor is the only one */
     assert_false(is_taken(&q, 1, 90));
     q = p;
     q.depth = 250;
