@@ -210,9 +210,7 @@ __device__ __forceinline__ void send(const ring<S> &r, const todo<typename S::jo
                           unit & (j.blocks - 1), at.rank);
             }
         }
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        mbarrier_arrive(r.come);
+    named_sync(1, HOPPER_WARPGROUP); /* own parts are there */
 }
 
 /* The thread's row and first column of one of the units that the block finishes. */
@@ -273,7 +271,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             mbarrier_init(r.full + i, 1);
             mbarrier_init(r.empty + i, WARPS);
         }
-        mbarrier_init(r.come, WARPS + 1);
+        mbarrier_init(r.come, 1);
         mbarrier_fence();
         mbarrier_expect(r.come, (uint32_t)(at.mine * (j.blocks - 1) * UNIT));
     }
