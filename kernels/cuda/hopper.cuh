@@ -302,6 +302,23 @@ __device__ __forceinline__ void tensor_load_2d(void *to, const CUtensorMap *map,
 #endif
 }
 
+/* The same, of what is not read again before much else is: the L2 cache makes room by it first. */
+__device__ __forceinline__ void tensor_load_2d_once(void *to, const CUtensorMap *map,
+                                                    uint64_t *barrier, int c0, int c1)
+{
+#ifdef INFERD_EMULATE
+    tensor_load_2d(to, map, barrier, c0, c1);
+#else
+    asm volatile(
+        "{\n.reg .b64 first;\n"
+        "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], first;\n}\n" ::"r"(shared_address(to)),
+        "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1)
+        : "memory");
+#endif
+}
+
 __device__ __forceinline__ void tensor_load_4d(void *to, const CUtensorMap *map, uint64_t *barrier,
                                                int c0, int c1, int c2, int c3)
 {

@@ -55,6 +55,7 @@ __device__ __forceinline__ void hopper_load_rows(void *to, const CUtensorMap *ma
  * there is one, has the others. */
 struct hopper_depth {
     int steps, first;
+    bool once; /* all tiles read weights at about the same time, and then not again */
     struct hopper_window of[2];
 };
 
@@ -68,9 +69,11 @@ __device__ __forceinline__ void hopper_load_weights(void *to, uint64_t *barrier,
                                                     const hopper_maps &m, const hopper_depth &deep,
                                                     int k, int column)
 {
-    int second = k >= deep.first;
-    tensor_load_2d(to, &m.b[second], barrier, (k - second * deep.first) * deep.of[0].numbers,
-                   column);
+    const int second = k >= deep.first, at = (k - second * deep.first) * deep.of[0].numbers;
+    if (deep.once)
+        tensor_load_2d_once(to, &m.b[second], barrier, at, column);
+    else
+        tensor_load_2d(to, &m.b[second], barrier, at, column);
 }
 
 /* Where the rows of a tile begin in both sources. */

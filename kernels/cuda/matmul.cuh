@@ -607,8 +607,10 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_matmul
     cudaError_t code = hopper_sources_open(&from, &m, &j.deep);
     if (code != cudaSuccess)
         return code;
-    return hopper_launch(kernel<S>, (unsigned)min(multiprocessors, j.m_tiles * j.n_tiles), 1,
-                         THREADS, S::SHARED, call, m, j);
+    const int tiles = j.m_tiles * j.n_tiles;
+    j.deep.once = tiles <= multiprocessors;
+    return hopper_launch(kernel<S>, (unsigned)min(multiprocessors, tiles), 1, THREADS, S::SHARED,
+                         call, m, j);
 }
 
 } // namespace matmul

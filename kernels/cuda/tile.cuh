@@ -593,6 +593,7 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_tile &
                            : min(max(multiprocessors / j.n_tiles, 1),
                                  (j.m_tiles + S::CONSUMERS - 1) / S::CONSUMERS) *
                                  j.n_tiles;
+    j.deep.once = j.m_tiles * j.n_tiles <= blocks * (S::SHARES ? 1 : S::CONSUMERS);
     return hopper_launch(kernel<S>, (unsigned)blocks, 1, S::THREADS, S::SHARED, call, m,
                          to_residual, to_y, j);
 }
