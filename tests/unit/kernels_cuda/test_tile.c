@@ -3,8 +3,7 @@
  * Products and convolutions of bytes on Hopper: every row of the kernel's table, on shapes whose
  * edges lie within tiles. Sums are exact, so that each result is what one rounding of scale, bias
  * and residual gives, or its neighbour where that lies within two thousandths of a tie: as much as
- * half a unit of the second of two sources, to which some kernels round the first one. Sums of FP8
- * are nearly so.
+ * half a unit of the second of two sources, to which some round the first. FP8's are nearly exact.
  */
 #include <math.h>
 #include <stdio.h>
