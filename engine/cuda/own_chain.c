@@ -272,7 +272,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_chain = {
     .id = CUDA_FAMILY_OWN_CHAIN,
     .scales = true,
-    .casts = true,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,
