@@ -109,13 +109,14 @@ static void add_report(struct tune_report *to, const struct tune_report *report)
     tune_effort_add(&to->effort, &report->effort);
 }
 
-/* Tunes a graph whose tactics nobody will run. */
+/* Tunes a graph for its nodes' times. */
 static enum status tune_trial(struct ir_graph *graph, const struct tune_options *tune,
                               struct tune_report *sum, struct error *err)
 {
     struct tune_report report = {0};
     struct tune_options trial = *tune;
     trial.judge = NULL;
+    trial.trial = true;
     TRY(tune_graph(graph, &trial, &report, err));
     add_report(sum, &report);
     return STATUS_OK;

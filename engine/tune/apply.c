@@ -36,6 +36,19 @@ struct apply {
     struct reformatted *reformatted; /* hash table: the first reformat of each tensor and format */
 };
 
+/* 0: it is a guess. */
+static uint64_t time_of(const struct tune_option *option)
+{
+    return option->timed ? option->ns : 0;
+}
+
+void tune_apply_times(struct ir_graph *graph, const struct tune_pick *picks)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (picks[i].entry)
+            ir_node(graph, i)->time_ns = time_of(&picks[i].entry->options[picks[i].option]);
+}
+
 /* Gives the node a copy of the tactic whose ports name the graph's scales, not the sample's. */
 static enum status set_tactic(struct apply *a, uint32_t node, const struct tune_option *option,
                               struct error *err)
@@ -51,7 +64,7 @@ static enum status set_tactic(struct apply *a, uint32_t node, const struct tune_
     for (uint32_t i = 0; i < copy->n_out; i++)
         copy->out[i].format = tune_port_format(ir_tensor(a->graph, n->outputs[i]), &copy->out[i]);
     n->tactic = copy;
-    n->time_ns = option->timed ? option->ns : 0;
+    n->time_ns = time_of(option);
     return STATUS_OK;
 }
 

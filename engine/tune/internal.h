@@ -279,6 +279,9 @@ void tune_history_graph_done(struct tune_history *history, uint64_t largest);
 
 /* --- using the answer (apply.c) --- */
 
+/* Gives nodes the times of their picks. */
+void tune_apply_times(struct ir_graph *graph, const struct tune_pick *picks);
+
 /* Gives tensors their layouts and types, puts reformats in, packs or converts constants, compacts
  * the graph. `picks` is indexed by node; a removed node has no entry. */
 enum status tune_apply(struct ir_graph *graph, struct tune_table *table,

@@ -724,6 +724,10 @@ static enum status tune(struct tuner *t, struct error *err)
     tune_phase_end(t->report, TUNE_LIST, &since);
     TRY(tune_fill(t->table, err));
     TRY(settle_all(t, picks, err));
+    if (t->options->trial) {
+        tune_apply_times(t->graph, picks);
+        return STATUS_OK;
+    }
     tune_sites_tell(t->table, t->graph, t->sites, picks);
     return tune_apply(t->graph, t->table, picks, err);
 }

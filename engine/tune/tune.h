@@ -67,6 +67,7 @@ struct tune_options {
     bool no_timing; /* time nothing: cached times where there are any, else guesses from sizes */
     bool retune;    /* take no times from the cache */
     bool thorough;  /* try each candidate, however long it takes and however little it promises */
+    bool trial;     /* nobody will run the graph: its nodes get their times and nothing else */
     uint64_t workspace; /* a layer's kernel may need so many bytes of scratch memory; 0: any */
     const struct tune_pins *pins; /* what layers may run on (pin.h); NULL: anything */
     uint32_t min_segment; /* the host runs what would be fewer layers in a row on the device, unless

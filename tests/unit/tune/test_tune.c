@@ -103,6 +103,29 @@ static void a_rebuild_times_nothing_and_is_the_same(void **state)
     ir_graph_free(c);
 }
 
+/* Nodes have times, and nothing else is done to the graph. */
+static void a_trial_gives_times_alone(void **state)
+{
+    (void)state;
+    struct ir_graph *plain = net_network(1), *tried = net_copy(plain);
+    struct tune_options options = {.device = device, .trial = true, .seed = 5};
+    uint64_t sum = 0;
+    assert_int_equal(tune_graph(tried, &options, NULL, NULL), STATUS_OK);
+    assert_int_equal(tried->n_nodes, plain->n_nodes);
+    for (uint32_t i = 0; i < tried->n_nodes; i++) {
+        assert_null(ir_node(tried, i)->tactic);
+        sum += ir_node(tried, i)->time_ns;
+        ir_node(tried, i)->time_ns = 0;
+    }
+    assert_true(sum > 0);
+    char *x = ir_graph_text(plain), *y = ir_graph_text(tried);
+    assert_string_equal(x, y);
+    free(x);
+    free(y);
+    ir_graph_free(tried);
+    ir_graph_free(plain);
+}
+
 /* The heuristic keeps one layout through a convolutional network. */
 static void guesses_do_not_reformat_back_and_forth(void **state)
 {
@@ -186,6 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_right),
         cmocka_unit_test(a_rebuild_times_nothing_and_is_the_same),
+        cmocka_unit_test(a_trial_gives_times_alone),
         cmocka_unit_test(guesses_do_not_reformat_back_and_forth),
         cmocka_unit_test(equal_nodes_are_timed_once),
         cmocka_unit_test(an_op_without_candidates_is_named),
