@@ -88,7 +88,6 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_mat
     if (!hopper_sources_fit(&from))
         return cudaErrorNotSupported;
     j.job.deep = hopper_sources_depth(&from);
-    j.job.deep.once = true;
     if (!split::is_for(call, BLOCKS, (int64_t)j.job.m_tiles * j.job.n_tiles, j.job.deep.steps))
         return cudaErrorNotSupported;
     return call->dry ? cudaSuccess : split::launch<S>(call, from, j);

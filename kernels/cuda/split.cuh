@@ -33,7 +33,8 @@ constexpr int OCTET = 8;              /* rows of a unit */
 constexpr int HALF_UNIT = 32 * 16;    /* bytes: 16 of each lane */
 constexpr int UNIT = 2 * HALF_UNIT;   /* a block's part of it */
 constexpr int SHARED_MAX = 113 << 10; /* so that two blocks fit */
-constexpr int WAVES = 4;              /* of two blocks a multiprocessor, at most */
+constexpr int TOGETHER = 2;           /* blocks of a multiprocessor */
+constexpr int WAVES = 4;              /* of so many blocks, at most */
 
 /* LINE: bytes of a step. A product's shape adds
  *   Sum                                         the type of its sums, of 4 bytes
@@ -260,7 +261,7 @@ __device__ __forceinline__ void finish(const ring<S> &r, const todo<typename S::
 
 /* A block to which nothing is sent may end when it has sent; the others wait for all parts. */
 template <class S>
-__global__ void __launch_bounds__(THREADS, 2)
+__global__ void __launch_bounds__(THREADS, TOGETHER)
     kernel(const __grid_constant__ hopper_maps m, const __grid_constant__ todo<typename S::job> j)
 {
     KERNEL_SHARED(unsigned char, raw);
@@ -302,12 +303,17 @@ constexpr int shift_of(int blocks)
     return blocks == 2 ? 1 : blocks == 4 ? 2 : 3;
 }
 
+/* Blocks that run at the same time. */
+inline int64_t wave_of(const struct kernel_call *call)
+{
+    return TOGETHER * (call->multiprocessors > 0 ? call->multiprocessors : 132);
+}
+
 /* Whether a tile's depth is a step for each block at least, and there are few tiles: for many the
  * other kernels are there. `tiles` and steps are not negative. */
 inline bool is_for(const struct kernel_call *call, int blocks, int64_t tiles, int steps)
 {
-    int64_t multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
-    return steps >= blocks && tiles * blocks <= WAVES * 2 * multiprocessors;
+    return steps >= blocks && tiles * blocks <= WAVES * wave_of(call);
 }
 
 /* Sources that fit. */
@@ -319,8 +325,9 @@ cudaError_t launch(const struct kernel_call *call, const struct hopper_sources &
     cudaError_t code = hopper_sources_open(&from, &m, &j.job.deep);
     if (code != cudaSuccess)
         return code;
-    return hopper_launch(kernel<S>, (unsigned)(j.job.m_tiles * j.job.n_tiles * j.blocks), j.blocks,
-                         THREADS, S::SHARED, call, m, j);
+    const int blocks = j.job.m_tiles * j.job.n_tiles * j.blocks;
+    j.job.deep.once = blocks <= wave_of(call);
+    return hopper_launch(kernel<S>, (unsigned)blocks, j.blocks, THREADS, S::SHARED, call, m, j);
 }
 
 } // namespace split

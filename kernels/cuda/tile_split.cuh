@@ -152,7 +152,6 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_til
     if (!hopper_sources_fit(&from))
         return cudaErrorNotSupported;
     static_cast<job &>(j.job) = job_of<S>(p, from);
-    j.job.deep.once = true;
     j.job.rows = (int)p.rows;
     j.job.cols = (int)p.cols;
     j.job.wide = is_wide(p);
