@@ -78,11 +78,11 @@ uint64_t own_sources_bytes(const struct own_sources_places *places, int source)
 static bool units_of(const struct own_sources *s, const struct ir_scale *const *scale, int64_t c,
                      double unit[OWN_SOURCES])
 {
-    for (int i = 0; i < s->n; i++)
-        unit[i] = (double)s->from[i].step * (double)scaled_step(scale[i], c);
+    unit[0] = (double)s->from[0].step * (double)scaled_step(scale[0], c);
     if (s->n == 1)
         return true;
     double least = fmax(smallest, (double)s->depth[0] * product_max / sum_max);
+    unit[1] = (double)s->from[1].step * (double)scaled_step(scale[1], c);
     unit[1] = fmax(unit[1], unit[0] * least);
     return is_f8(s) || unit[1] <= (double)s->to.step * felt;
 }
@@ -90,14 +90,14 @@ static bool units_of(const struct own_sources *s, const struct ir_scale *const *
 bool own_sources_fit(const struct ir_graph *graph, const struct ir_node *node,
                      const struct own_sources *s)
 {
-    const struct ir_scale *scale[OWN_SOURCES];
+    const struct ir_scale *scale[OWN_SOURCES] = {NULL};
     for (int i = 0; i < s->n; i++) {
         if (!scaled_constants_fit(graph, node, s->in[i], 0, s->cols,
                                   is_f8(s) ? DTYPE_F8 : DTYPE_I8))
             return false;
         scale[i] = ir_scale(graph, cuda_input(graph, node, s->in[i].weights)->range);
     }
-    double unit[OWN_SOURCES];
+    double unit[OWN_SOURCES] = {0};
     for (int64_t c = 0; c < s->cols; c++)
         if (!units_of(s, scale, c, unit))
             return false;
@@ -179,7 +179,7 @@ static void pack_channel(const struct packing *k, int source, int64_t c, char *t
     float *numbers = (void *)(to + k->places->weights[source]);
     float *behind = numbers + k->places->vector / sizeof(float);
     struct row_sum sum[OWN_SOURCES];
-    double unit[OWN_SOURCES], bias = (double)k->from[0].bias[c];
+    double unit[OWN_SOURCES] = {0}, bias = (double)k->from[0].bias[c];
     units_of(s, scale, c, unit);
     for (int i = 0; i < s->n; i++) {
         sum[i] = pack_row(k, i, c, unit[i], i == source ? (int8_t *)to : NULL);
