@@ -176,7 +176,7 @@ static void fill(const struct ir_graph *graph, const struct ir_node *node, const
     own_sources_ports(graph, node, &c->next, &c->next_places, tactic);
 }
 
-/* Of few columns of t, those of rows that are for no more. */
+/* Whether the row of the kernel's table is no wider than t's columns want. */
 static bool is_narrow(const struct chain *c, int32_t variant)
 {
     return kernel_chain_line(variant) <= 64 || c->kernel.next.cols > 64;

@@ -7,10 +7,10 @@
  * and one activation.
  *
  * The rows that divide the depth among blocks are always offered, and those that store FP32 where
- * that is wanted; the others only if the environment has INFERD_OWN_MATMUL, since on an H200
- * cuBLASLt's were quicker wherever they were timed (docs/performance.md). A plan that has them runs
- * without that. The sum of two convolutions (CONV_PAIR), for which libraries have no kernel, is
- * offered all rows.
+ * that is wanted; the others only if the environment has INFERD_OWN_MATMUL: on an H200 no model was
+ * quicker with them, even where some of its layers were by themselves (docs/performance.md). A plan
+ * that has them runs without that. The sum of two convolutions (CONV_PAIR), for which libraries
+ * have no kernel, is offered all rows.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums over the channels of one tensor or of two, by constant weights of 8 bits and one place, as
- * our kernels for Hopper that make them in 8 bits want weights, scales and biases packed: those of
- * own_pair.c and own_chain.c. Source i stands for s[i] (p - z[i]) and its weights of channel c for
- * t[i][c] q, so that with u[i] = s[i] t[i]
+ * Sums over the channels of one tensor or of two, by constant weights of 8 bits and one place:
+ * weights, scales and biases are packed as our kernels for Hopper want them that have results of 8
+ * bits, those of own_pair.c and own_chain.c. Source i stands for s[i] (p - z[i]) and its weights of
+ * channel c for t[i][c] q, so that with u[i] = s[i] t[i]
  *
  *     y[c] = u[0] sum(p q) + u[1] sum(p2 q2) + bias[c] - u[0] z[0] sum(q) - u[1] z[1] sum(q2)
  *

@@ -12,8 +12,9 @@
  * reads are constants; others that read y, such as the next residual, read it as before. Of several
  * convolutions that read y, the first one that fits joins.
  *
- * Only a kernel for 8 bits is worth it. So the device is asked by a node whose outputs have the
- * ranges that the two tensors have, and the pass runs only for who asks for it
+ * There are kernels for 8 bits alone, and whether one takes a node depends on scales. So the device
+ * is asked by a node whose outputs have the ranges that the two tensors have. The pass runs only
+ * for who asks for it
  * (pass_context.chains, engine/build/pairs.c), on a graph that all others are done with.
  */
 #include "engine/passes/constant.h"

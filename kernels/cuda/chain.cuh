@@ -483,8 +483,8 @@ cudaError_t launch_chain(const struct kernel_call *call, const struct kernel_cha
     return hopper_launch(chain_kernel<S>, (unsigned)blocks, 1, S::THREADS, S::SHARED, call, m, j);
 }
 
-/* R(columns of t, slots, consumers, quads read early): three are quicker for many images, two for
- * few; of 128 columns there are registers for two alone */
+/* R(columns of t, slots, consumers, quads read early). Three consumers are quicker for many images,
+ * two for few; of 128 columns there are registers for two alone. */
 #define TILE_CHAINS(R)                                                                             \
     R(64, 4, 3, 0)                                                                                 \
     R(64, 6, 2, 8)                                                                                 \

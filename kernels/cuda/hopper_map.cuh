@@ -21,8 +21,8 @@ struct hopper_tensor {
 };
 
 /* Whether tensor copies can do it: strides and lines of multiples of 16 bytes, and so on. The
- * driver takes other lines where strides are not used, but an H200 does not end within 16 bytes: of
- * one line of 24 bytes it wrote 25 and more. Does not look at the address, a multiple of 16. */
+ * driver takes other lines where strides are not used, but a copy does not end within 16 bytes: an
+ * H200 wrote more than 24 bytes of a line of 24. Does not look at the address, a multiple of 16. */
 bool hopper_tensor_fits(const struct hopper_tensor *tensor);
 /* The map of a tensor that fits. */
 cudaError_t hopper_map(const struct hopper_tensor *tensor, CUtensorMap *out);

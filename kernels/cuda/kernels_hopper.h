@@ -213,6 +213,7 @@ enum { KERNEL_CHAIN_VARIANTS = 3, KERNEL_CHAIN_STEP = 64, KERNEL_CHAIN_LINE = 12
  * y has the type of x, and is counted as it is stored; t [rows, next.cols] is I8 or U8. Of either,
  * the only limits are those of its type and that `low` may be 0. Or all are F8, and computed as
  * kernel_tile does; `to` is for these alone. Rows of t are whole 16 bytes, too.
+ *
  * Column c of the weights w is row kernel_line_row(KERNEL_CHAIN_LINE, c), as kernel_tile has them
  * for steps of KERNEL_CHAIN_STEP; that of v is row kernel_line_row(kernel_chain_line(variant), c)
  * of [kernel_tile_rows(next.cols), kernel_chain_depth(cols)]. Scales and biases are numbers

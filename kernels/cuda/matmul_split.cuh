@@ -81,8 +81,7 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_mat
     if (!counts(p, SLAB, S::COLUMNS))
         return cudaErrorNotSupported;
     struct split::todo<job> j = {
-        job_of(p, SLAB, S::COLUMNS), BLOCKS, split::shift_of(BLOCKS),
-            (int)min(p.rows, (int64_t)SLAB)
+        job_of(p, SLAB, S::COLUMNS), BLOCKS, (int)min(p.rows, (int64_t)SLAB)
     };
     struct hopper_sources from = sources_of(p, number_of<typename S::T>::dtype, j.tall, S::COLUMNS);
     if (!hopper_sources_fit(&from))

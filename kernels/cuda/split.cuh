@@ -57,8 +57,9 @@ template <int COLUMNS_, int STAGES_, int LINE_> struct shape {
 
 template <class Job> struct todo {
     Job job;
-    int blocks, shift; /* of a cluster: 2, 4 or 8, and its logarithm */
-    int tall; /* rows of A that are loaded; the rest of a stage is not read for any result */
+    int blocks;    /* of a cluster */
+    int tall;      /* rows of A that are loaded; the rest of a stage is not read for any result */
+    int shift = 0; /* the logarithm of `blocks`; launch() sets it */
 };
 
 template <class S> struct ring {
@@ -298,11 +299,6 @@ __global__ void __launch_bounds__(THREADS, TOGETHER)
 
 /* --- launching --- */
 
-constexpr int shift_of(int blocks)
-{
-    return blocks == 2 ? 1 : blocks == 4 ? 2 : 3;
-}
-
 /* Blocks that run at the same time. */
 inline int64_t wave_of(const struct kernel_call *call)
 {
@@ -326,6 +322,7 @@ cudaError_t launch(const struct kernel_call *call, const struct hopper_sources &
     if (code != cudaSuccess)
         return code;
     const int blocks = j.job.m_tiles * j.job.n_tiles * j.blocks;
+    j.shift = j.blocks == 2 ? 1 : j.blocks == 4 ? 2 : 3;
     j.job.deep.once = blocks <= wave_of(call);
     return hopper_launch(kernel<S>, (unsigned)blocks, j.blocks, THREADS, S::SHARED, call, m, j);
 }

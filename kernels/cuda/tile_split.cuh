@@ -146,7 +146,7 @@ cudaError_t launch_split(const struct kernel_call *call, const struct kernel_til
     if (!counts(p, S::LINE, S::COLUMNS) || !split_stores(p))
         return cudaErrorNotSupported;
     struct split::todo<split_job> j = {
-        {}, BLOCKS, split::shift_of(BLOCKS), (int)min(p.rows, (int64_t)split::SLAB)
+        {}, BLOCKS, (int)min(p.rows, (int64_t)split::SLAB)
     };
     struct hopper_sources from = sources_of<S>(p, j.tall);
     if (!hopper_sources_fit(&from))

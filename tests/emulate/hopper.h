@@ -13,8 +13,8 @@
  *                  behind the writing thread's proxy fence
  *   mbarriers      count arrivals and bytes; one that is not initialised, an arrival or bytes too
  *                  many, a wait that cannot end and anything left at the block's end are errors
- *   clusters       what a block sends to another lands late and in any order, and is an error if
- *                  the other has not begun or has ended
+ *   clusters       what a block sends to another lands late and in any order, in one block after
+ *                  all else, and is an error if the other has not begun or has ended
  *
  * Not here: multicast, the order of memory between blocks, and what generic reads of a
  * load's bytes see without a wait (poison, mostly).

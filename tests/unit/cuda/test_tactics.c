@@ -323,7 +323,7 @@ static bool has_wide(const struct list *list, const struct ir_graph *g)
     return some;
 }
 
-/* Fusions whose kernels have 16 bits alone: the builder takes them apart. */
+/* Fusions that have no kernel in FP32: the builder takes them apart. */
 static bool is_short_alone(const struct ir_node *node)
 {
     return node->op == IR_OP_CONV_PAIR || node->op == IR_OP_CONV_CHAIN ||

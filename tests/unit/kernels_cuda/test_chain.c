@@ -199,7 +199,8 @@ static struct kernel_chain arguments(const struct chain_case *c, struct data *d,
                                                       {0, 0}};
     const int64_t line = KERNEL_CHAIN_LINE, step = KERNEL_CHAIN_STEP;
     pack(&d->first, line, kernel_tile_depth(&p.first.image, c->depth, step));
-    pack(&d->second, line, kernel_tile_depth(&p.first.second.image, c->second, step));
+    if (c->second)
+        pack(&d->second, line, kernel_tile_depth(&p.first.second.image, c->second, step));
     pack(&d->next, kernel_chain_line(variant), kernel_chain_depth(c->cols));
     p.first.weights = d->first.packed;
     p.first.scale = d->first.packed_scale;

@@ -240,6 +240,7 @@ static void chains_of_bytes(void **state)
     assert_true(count_ranged(&b, "conv-chain", DTYPE_F8, CUDA_FAMILY_OWN_CHAIN, 0) > 0);
     assert_true(count_ranged(&b, "conv-pair", DTYPE_F8, CUDA_FAMILY_OWN_PAIR, 0) > 0);
     assert_int_equal(count_of(&b, "conv-chain", PRECISION_F16), 0);
+    assert_int_equal(count_of(&b, "conv-chain", PRECISION_F32), 0);
     b.device.properties.major = 8;
     assert_int_equal(count_ranged(&b, "conv-chain", DTYPE_I8, CUDA_FAMILY_OWN_CHAIN, 0), 0);
 }
