@@ -308,7 +308,7 @@ extern "C" int32_t kernel_attention_choice(const struct kernel_call *call,
         return 0;
     if ((a->q->dtype != DTYPE_F16 && a->q->dtype != DTYPE_BF16) || !(p.scale > 0))
         return KERNEL_ATTENTION_PLAIN;
-    int64_t most = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int64_t most = kernel_multiprocessors(call);
     int64_t heads = p.batch * p.heads;
     int32_t pass = pass_choice(call, a, p, most);
     if (pass)

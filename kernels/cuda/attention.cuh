@@ -200,7 +200,7 @@ inline int padded(const struct problem &p)
 inline int splits_of(const struct kernel_call *call, const struct problem &p)
 {
     int64_t blocks = (int64_t)p.items * p.q_tiles, tiles = kernel_ceil_div(p.sk, 64);
-    int64_t most = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int64_t most = kernel_multiprocessors(call);
     int64_t splits = kernel_ceil_div(2 * most, blocks > 0 ? blocks : 1);
     splits = splits < tiles ? splits : tiles;
     splits = splits < SPLITS_MAX ? splits : SPLITS_MAX;

@@ -647,7 +647,7 @@ cudaError_t pass_launch_of(const struct kernel_call *call, const struct problem 
 {
     const int dtype = number_of<typename S::T>::dtype;
     int heads_k = p.heads / p.shared_by;
-    int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int multiprocessors = kernel_multiprocessors(call);
     int teams = multiprocessors * S::TEAMS;
     struct pass_job job;
     struct hopper_tensor t[4] = {

@@ -451,7 +451,7 @@ template <class S>
 cudaError_t launch_chain(const struct kernel_call *call, const struct kernel_chain &p)
 {
     const struct kernel_tile &f = p.first;
-    int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int multiprocessors = kernel_multiprocessors(call);
     if (!counts(f, CHAIN_STEP, CHAIN_CHUNK) || f.cols > CHAIN_CHUNKS * CHAIN_CHUNK ||
         p.next.cols < 1 || p.next.cols > S::NEXT)
         return cudaErrorNotSupported;

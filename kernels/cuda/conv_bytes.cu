@@ -374,7 +374,7 @@ typedef tile_shape<4, 2, 2, 4> tall_tile; /* 128 x 64 */
 
 int choose(const struct kernel_call *call, const struct geometry *g, int groups)
 {
-    int64_t processors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int64_t processors = kernel_multiprocessors(call);
     if (g->cols > 64 &&
         kernel_ceil_div(g->rows, 128) * kernel_ceil_div(g->cols, 128) * groups >= processors)
         return 1;

@@ -204,7 +204,7 @@ bool is_wide(const struct job *j, int vector)
         return j->call->variant == 1;
     int64_t threads =
         (int64_t)j->g.images * j->g.out_height * (j->g.out_width / 4) * (j->g.channels / vector);
-    int processors = j->call->multiprocessors > 0 ? j->call->multiprocessors : 132;
+    int processors = kernel_multiprocessors(j->call);
     return threads >= (int64_t)processors * 2 * THREADS;
 }
 

@@ -221,8 +221,7 @@ int choose(const struct job *j)
 {
     const struct geometry *g = &j->g;
     int64_t outputs = (int64_t)g->images * g->out_height * g->out_width * g->channels;
-    int64_t room =
-        (int64_t)(j->call->multiprocessors > 0 ? j->call->multiprocessors : 132) * THREADS * 32 * 4;
+    int64_t room = (int64_t)kernel_multiprocessors(j->call) * THREADS * 32 * 4;
     return fits(j, 16) && outputs >= room  ? KERNEL_DEPTHWISE_BYTES_16
            : fits(j, 8) && outputs >= room ? KERNEL_DEPTHWISE_BYTES_8
                                            : KERNEL_DEPTHWISE_BYTES_4;

@@ -416,7 +416,7 @@ cudaError_t kernel_depthwise_strip(const struct kernel_call *call,
         return cudaErrorNotSupported;
     if (kernel_elements(y) == 0)
         return cudaSuccess;
-    const struct cut c = cut_best(y, k, s, call->multiprocessors > 0 ? call->multiprocessors : 132);
+    const struct cut c = cut_best(y, k, s, kernel_multiprocessors(call));
     const struct hopper_tensor tensor = tensor_of(x, c, s);
     if (!hopper_tensor_fits(&tensor))
         return cudaErrorNotSupported;

@@ -563,11 +563,17 @@ inline int64_t kernel_ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
+/* The multiprocessors to fill. */
+inline int kernel_multiprocessors(const struct kernel_call *call)
+{
+    return call->multiprocessors > 0 ? call->multiprocessors : 132;
+}
+
 /* The blocks of a grid-stride loop: as many as there is `work` for, but at most `resident` on each
  * multiprocessor. */
 inline unsigned kernel_grid(const struct kernel_call *call, int64_t work, int resident)
 {
-    int64_t most = (int64_t)(call->multiprocessors > 0 ? call->multiprocessors : 132) * resident;
+    int64_t most = (int64_t)kernel_multiprocessors(call) * resident;
     return (unsigned)(work < most ? work : most);
 }
 

@@ -229,7 +229,7 @@ bool job_make(const struct kernel_call *call, int64_t groups, const struct kerne
     j->in_group = (int32_t)(groups ? channels / groups : 1);
     int64_t least = j->last ? 64 : 8 * SMALL; /* pixels of a part */
     int64_t planes = (int64_t)j->images * (j->last ? kernel_ceil_div(channels, 256) : channels);
-    int64_t splits = (call->multiprocessors > 0 ? call->multiprocessors : 132) * 8 / planes;
+    int64_t splits = kernel_multiprocessors(call) * 8 / planes;
     splits = splits > pixels / least ? pixels / least : splits;
     splits = splits < 1 ? 1 : splits > SPLITS_MAX ? (int64_t)SPLITS_MAX : splits;
     j->part = (int32_t)(kernel_ceil_div(kernel_ceil_div(pixels, splits), 16) * 16);

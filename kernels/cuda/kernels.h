@@ -65,7 +65,7 @@ struct kernel_call {
     cudaStream_t stream;
     bool dry;
     int32_t variant; /* 0: the launcher's own choice; else one of its variants, listed with it */
-    int32_t multiprocessors; /* of the device */
+    int32_t multiprocessors; /* of the device; 0: as many as an H200 has */
     int32_t capability;      /* of the device: 90 for 9.0; some kernels are for one alone */
     int32_t shared;          /* bytes of shared memory that a block may have; 0: Hopper's */
 };

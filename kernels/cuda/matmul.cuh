@@ -593,7 +593,7 @@ template <class S>
 cudaError_t launch_of(const struct kernel_call *call, const struct kernel_matmul &p)
 {
     const int dtype = number_of<typename S::T>::dtype;
-    int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int multiprocessors = kernel_multiprocessors(call);
     if ((p.wide && !S::APART) || !counts(p, S::TILE, S::COLUMNS))
         return cudaErrorNotSupported;
     struct hopper_sources from = sources_of(p, dtype, S::TILE, S::COLUMNS);

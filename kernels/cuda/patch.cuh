@@ -485,7 +485,7 @@ template <class S> bool takes(const struct source &p)
 template <class S>
 cudaError_t launch(const struct kernel_call *call, const struct source &p, struct job<S> &j)
 {
-    int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int multiprocessors = kernel_multiprocessors(call);
     if (!takes<S>(p))
         return cudaErrorNotSupported;
     places<S> at(p);

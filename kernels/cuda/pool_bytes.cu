@@ -399,7 +399,7 @@ struct request {
 /* As many threads to a window as keep the device busy, but at least two places for each. */
 int32_t choose_shares(const struct kernel_call *call, const job *p, int64_t items)
 {
-    int64_t room = (int64_t)(call->multiprocessors > 0 ? call->multiprocessors : 132) * BUSY;
+    int64_t room = (int64_t)kernel_multiprocessors(call) * BUSY;
     int32_t row = p->kernel[2] < p->in[2] ? p->kernel[2] : p->in[2], shares = 0;
     if (row < SHARED_ROW)
         return 0;

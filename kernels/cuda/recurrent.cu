@@ -639,7 +639,7 @@ bool plan_memory(plan *p)
 bool plan_make(const struct kernel_call *call, const struct kernel_recurrent *how, int unit_bits,
                int together, plan *p)
 {
-    int64_t blocks = (call->multiprocessors > 0 ? call->multiprocessors : 132) / together;
+    int64_t blocks = kernel_multiprocessors(call) / together;
     bool wide = how->dtype == DTYPE_F32, gru = how->cell == IR_RECURRENT_GRU;
     *p = plan();
     p->how = *how;

@@ -337,7 +337,7 @@ cudaError_t launch_rows(const struct kernel_call *call, const struct problem &p,
 /* Wide enough for whole lines of memory, but with blocks for all multiprocessors. */
 int lanes_of(const struct kernel_call *call, uint32_t chunks)
 {
-    int most = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int most = kernel_multiprocessors(call);
     int lanes = 32;
     while (lanes > 4 && kernel_ceil_div(chunks, lanes) < 2 * most)
         lanes /= 2;

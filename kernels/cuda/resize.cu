@@ -629,7 +629,7 @@ struct planes planes_make(const struct kernel_call *call, struct job *j)
         }
     rest.total /= p.n;
     *j = rest;
-    int64_t threads = (int64_t)(call->multiprocessors > 0 ? call->multiprocessors : 132) * 4096;
+    int64_t threads = (int64_t)kernel_multiprocessors(call) * 4096;
     int64_t each = (int64_t)j->total * p.n / threads;
     p.each = (int32_t)(each < 1 ? 1 : each > PLANES_MAX ? (int64_t)PLANES_MAX : each);
     while (kernel_ceil_div(p.n, p.each) > 65535)

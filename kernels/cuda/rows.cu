@@ -473,7 +473,7 @@ cudaError_t row_dispatch(int64_t length, bool wide, const struct epilogue &e, L 
  * could run at a time. */
 dim3 block_of(const struct kernel_call *call, int64_t rows, int threads)
 {
-    int64_t processors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int64_t processors = kernel_multiprocessors(call);
     int rows_a_block = threads == BLOCK || rows < 4 * WARPS * processors ? 1 : WARPS;
     return dim3((unsigned)(threads * rows_a_block));
 }
@@ -546,8 +546,7 @@ template <class T, class Y, bool BYTES, class S>
 cudaError_t launch_norm_many(const struct kernel_call *call, const struct rows &r, S)
 {
     dim3 block = block_of(call, r.n, KERNEL_WARP);
-    int64_t warps = block.x / KERNEL_WARP,
-            processors = call->multiprocessors > 0 ? call->multiprocessors : 132,
+    int64_t warps = block.x / KERNEL_WARP, processors = kernel_multiprocessors(call),
             room = processors * norm_blocks(S::elements, sizeof(T) == 4) * WARPS;
     int64_t walkers = kernel_ceil_div(r.n, kernel_ceil_div(r.n, room));
     return kernel_launch_early(norm_many<T, Y, S::elements, BYTES>,

@@ -302,7 +302,7 @@ __global__ void __launch_bounds__(THREADS, TOGETHER)
 /* Blocks that run at the same time. */
 inline int64_t wave_of(const struct kernel_call *call)
 {
-    return TOGETHER * (call->multiprocessors > 0 ? call->multiprocessors : 132);
+    return TOGETHER * kernel_multiprocessors(call);
 }
 
 /* Whether a tile's depth is a step for each block at least, and there are few tiles: for many the

@@ -98,7 +98,7 @@ cudaError_t launch_of(const struct kernel_call *call, const struct kernel_stem &
         return cudaErrorNotSupported;
     struct job j = job_of<S>(p);
     int64_t items = p.images * j.tiles * j.rows;
-    int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int multiprocessors = kernel_multiprocessors(call);
     j.items = (int)items;
     int blocks = max(min((int)items, BLOCKS * multiprocessors / j.groups), 1) * j.groups;
     return hopper_launch(kernel<S>, (unsigned)blocks, 1, THREADS, S::SHARED, call, j);

@@ -567,7 +567,7 @@ inline bool counts(const struct kernel_tile &p, int line, int columns)
 template <class S>
 cudaError_t launch_of(const struct kernel_call *call, const struct kernel_tile &p)
 {
-    int multiprocessors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int multiprocessors = kernel_multiprocessors(call);
     if (!counts(p, S::LINE, S::COLUMNS) || is_wide(p) != (S::SIZE == 2))
         return cudaErrorNotSupported;
     struct hopper_sources from = sources_of<S>(p, S::TALL);
