@@ -29,6 +29,10 @@ const struct fast_kernels *value_kernels(void);
 /* Brings x into y's type, and from one layout into the other (move.c). */
 void value_move(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
                 const struct tensor_view *y);
+/* Between floats and 8 bits by a scale, whichever of the two x is, and from one layout into the
+ * other. False: the CPU has no fast kernels for it. */
+bool value_step(enum ir_layout from, enum ir_layout to, const struct ir_scale *scale,
+                const struct tensor_view *x, const struct tensor_view *y) MUST_USE;
 
 /* A sum over the elements of some values. */
 struct value_error {
@@ -54,7 +58,7 @@ struct value_memory {
     size_t kept_bytes, kept_most;
     struct {
         void *value;
-        size_t bytes;
+        size_t bytes;      /* that it has room for */
     } spare[VALUE_SPARES]; /* the oldest first */
     uint32_t n_spare;
     size_t spare_bytes;
@@ -63,13 +67,12 @@ struct value_memory {
 /* False: no memory, and there is something to release. */
 bool value_memory_init(struct value_memory *memory, uint32_t n_tensors) MUST_USE;
 void value_memory_deinit(struct value_memory *memory); /* of zeros, too */
-/* As value_new. */
+/* As value_new; the smallest spare with room for the tensor. */
 void *value_take(struct value_memory *memory, const struct ir_tensor *t);
-/* Takes over a value of the tensor, which may be NULL. */
-void value_give(struct value_memory *memory, const struct ir_tensor *t, void *value);
+/* Takes over a value, which may be NULL. */
+void value_give(struct value_memory *memory, void *value);
 /* Takes over fp32's value if there is room; then kept[set][tensor] is this value. */
-void value_keep(struct value_memory *memory, uint32_t set, uint32_t tensor,
-                const struct ir_tensor *t, void *value);
+void value_keep(struct value_memory *memory, uint32_t set, uint32_t tensor, void *value);
 
 /* --- inputs (input.c) --- */
 

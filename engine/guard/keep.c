@@ -2,9 +2,10 @@
 /*
  * Memory that goes from one comparison of a profile to the next. fp32's values do not change from
  * round to round, so they are computed once, as far as there is room for them. Values that nobody
- * needs serve the next tensors of their size: of a large batch they are gigabytes, which the system
- * would have to clear for each layer.
+ * needs serve the next tensors for which they have room: of a large batch they are gigabytes, which
+ * the system would have to clear for each layer.
  */
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 enum {
     KEPT_PART = 3,    /* of the memory that is free, one part in so many */
     SPARE_MIB = 4096, /* at most */
+    LARGER = 4,       /* times that a spare may be as large as what it serves */
 };
 
 bool value_memory_init(struct value_memory *m, uint32_t n_tensors)
@@ -54,15 +56,17 @@ void value_memory_deinit(struct value_memory *m)
 void *value_take(struct value_memory *m, const struct ir_tensor *t)
 {
     size_t bytes = value_bytes(t);
+    uint32_t best = m->n_spare;
     for (uint32_t i = m->n_spare; i-- > 0;)
-        if (m->spare[i].bytes == bytes)
-            return remove_spare(m, i);
-    return value_new(t);
+        if (m->spare[i].bytes >= bytes && m->spare[i].bytes / LARGER <= bytes &&
+            (best == m->n_spare || m->spare[i].bytes < m->spare[best].bytes))
+            best = i;
+    return best < m->n_spare ? remove_spare(m, best) : value_new(t);
 }
 
-void value_give(struct value_memory *m, const struct ir_tensor *t, void *value)
+void value_give(struct value_memory *m, void *value)
 {
-    size_t bytes = value_bytes(t);
+    size_t bytes = malloc_usable_size(value);
     if (!value || bytes >> 20 >= SPARE_MIB) {
         free(value);
         return;
@@ -75,10 +79,9 @@ void value_give(struct value_memory *m, const struct ir_tensor *t, void *value)
     m->spare_bytes += bytes;
 }
 
-void value_keep(struct value_memory *m, uint32_t set, uint32_t tensor, const struct ir_tensor *t,
-                void *value)
+void value_keep(struct value_memory *m, uint32_t set, uint32_t tensor, void *value)
 {
-    size_t bytes = value_bytes(t);
+    size_t bytes = malloc_usable_size(value);
     if (m->kept[set][tensor] || m->kept_bytes + bytes > m->kept_most)
         return;
     m->kept[set][tensor] = value;

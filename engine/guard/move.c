@@ -4,9 +4,9 @@
  * an image, because a layer of a large batch has a billion elements.
  *
  * Between plain layout and channels that lie side by side (all of an image's, or blocks of them) a
- * piece is turned by the CPU's fast kernels, and then cast if it has another type; on the way back
- * it is cast first. They give what the reference kernels give, bit by bit. What they do not do is
- * left to those.
+ * piece is turned by the CPU's fast kernels, and then cast if it has another type, or 8 bits by a
+ * scale; on the way back it is cast first. They give what the reference kernels give, bit by bit.
+ * What they do not do is left to those.
  */
 #include "base/compiler.h"
 #include "engine/guard/internal.h"
@@ -41,6 +41,26 @@ static typed_row cast_of(const struct fast_kernels *fast, enum dtype from, enum 
     return fast->typed ? fast->typed->cast[from][to] : NULL;
 }
 
+/* Between floats and 8 bits by one scale. */
+struct stepping {
+    void (*widen)(const void *x, float *y, size_t n, float step, float zero);
+    void (*narrow)(const float *x, void *y, size_t n, float step, float zero);
+    float step, zero;
+};
+
+/* False: the CPU has no fast kernels for it. */
+static bool find_stepping(const struct ir_scale *scale, enum dtype bytes, enum dtype wide,
+                          struct stepping *out)
+{
+    const struct byte_kernels *kernels = value_kernels()->bytes;
+    enum byte_type type = bytes == DTYPE_I8 ? BYTE_I8 : BYTE_U8;
+    if (!kernels || scale->n != 1 || (bytes != DTYPE_I8 && bytes != DTYPE_U8) || wide != DTYPE_F32)
+        return false;
+    *out = (struct stepping){kernels->widen[type], kernels->narrow[type], scale->step[0],
+                             scale->zero ? (float)scale->zero[0] : 0};
+    return true;
+}
+
 static void cast(typed_row row, const void *x, void *y, size_t n)
 {
     const void *operands[TYPED_OPERANDS] = {x};
@@ -52,6 +72,7 @@ static void cast(typed_row row, const void *x, void *y, size_t n)
 struct casting {
     const struct tensor_view *x, *y;
     typed_row row; /* or NULL */
+    struct stepping stepping;
 };
 
 struct tensor_view value_piece(const struct tensor_view *t, uint32_t piece)
@@ -76,13 +97,26 @@ static void cast_piece(void *user, uint32_t i)
         ref_cast(&x, &y);
 }
 
+static void step_piece(void *user, uint32_t i)
+{
+    const struct casting *c = user;
+    const struct tensor_view x = value_piece(c->x, i), y = value_piece(c->y, i);
+    const struct stepping *s = &c->stepping;
+    if (y.dtype == DTYPE_F32)
+        s->widen(x.data, y.data, elements(&x.shape), s->step, s->zero);
+    else
+        s->narrow(x.data, y.data, elements(&x.shape), s->step, s->zero);
+}
+
 /* --- channels side by side, and back --- */
 
 struct turning {
     const struct fast_kernels *fast;
     const struct tensor_view *x, *y;
-    bool back;             /* into plain layout */
-    typed_row row;         /* NULL: the types are the same */
+    bool back;     /* into plain layout */
+    bool same;     /* the types are */
+    typed_row row; /* between types; NULL: 8 bits by a scale */
+    struct stepping stepping;
     int64_t block, pixels; /* channels that lie side by side; of an image */
     int64_t each, pieces;  /* pixels of a piece, pieces of a block */
 };
@@ -106,6 +140,18 @@ static void turn(const struct fast_kernels *fast, size_t size, const void *from,
         fast->transpose_32(from, from_row, to, to_row, rows, cols);
 }
 
+/* n numbers that lie side by side, from their packed type, or into it. */
+static void convert(const struct turning *t, const void *x, void *y, size_t n)
+{
+    const struct stepping *s = &t->stepping;
+    if (t->row)
+        cast(t->row, x, y, n);
+    else if (t->back)
+        s->widen(x, y, n, s->step, s->zero);
+    else
+        s->narrow(x, y, n, s->step, s->zero);
+}
+
 /* Into plain layout, a group of channels after another, so that it has long rows there. */
 static void cast_and_turn(const struct turning *t, const char *packed, char *plain, int64_t n)
 {
@@ -114,7 +160,7 @@ static void cast_and_turn(const struct turning *t, const char *packed, char *pla
     for (int64_t c = 0; c < t->block; c += most) {
         int64_t cols = MIN(most, t->block - c);
         for (int64_t i = 0; i < n; i++)
-            cast(t->row, packed + (i * t->block + c) * size, turned + i * cols, (size_t)cols);
+            convert(t, packed + (i * t->block + c) * size, turned + i * cols, (size_t)cols);
         turn(t->fast, sizeof(*turned), turned, cols,
              plain + c * t->pixels * (int64_t)sizeof(*turned), t->pixels, n, cols);
     }
@@ -124,16 +170,16 @@ static void turn_and_cast(const struct turning *t, const char *plain, char *pack
 {
     uint32_t turned[TURNED];
     turn(t->fast, sizeof(*turned), plain, t->pixels, turned, t->block, t->block, n);
-    cast(t->row, turned, packed, (size_t)(n * t->block));
+    convert(t, turned, packed, (size_t)(n * t->block));
 }
 
 /* Some pixels of a block: `plain` is [block, pixels], `packed` [n, block]. */
 static void turn_pixels(const struct turning *t, char *plain, char *packed, int64_t n)
 {
     size_t size = dtype_size(t->x->dtype);
-    if (t->row && t->back)
+    if (!t->same && t->back)
         cast_and_turn(t, packed, plain, n);
-    else if (t->row)
+    else if (!t->same)
         turn_and_cast(t, plain, packed, n);
     else if (t->back)
         turn(t->fast, size, packed, t->block, plain, t->pixels, n, t->block);
@@ -148,7 +194,7 @@ static void turn_piece(void *user, uint32_t i)
     int64_t first = i / t->pieces * t->block * t->pixels; /* of the block */
     int64_t at = i % t->pieces * t->each, end = MIN(at + t->each, t->pixels);
     int64_t cast_most = t->back ? TURNED_BACK : TURNED / t->block; /* pixels */
-    int64_t most = t->row ? cast_most : t->each;
+    int64_t most = t->same ? t->each : cast_most;
     for (; at < end; at += most)
         turn_pixels(t, (char *)plain->data + (first + at) * (int64_t)dtype_size(plain->dtype),
                     (char *)packed->data +
@@ -156,20 +202,24 @@ static void turn_piece(void *user, uint32_t i)
                     MIN(most, end - at));
 }
 
-/* Whether there are kernels that turn and cast; sets `row`. */
-static bool can_turn(struct turning *t)
+/* Whether there are kernels that turn and cast; sets which. */
+static bool can_turn(struct turning *t, const struct ir_scale *scale)
 {
-    const struct tensor_view *plain = t->back ? t->y : t->x;
+    const struct tensor_view *plain = t->back ? t->y : t->x, *packed = t->back ? t->x : t->y;
     size_t size = dtype_size(t->x->dtype);
-    if (t->x->dtype == t->y->dtype)
+    t->same = !scale && t->x->dtype == t->y->dtype;
+    if (t->same)
         return size == sizeof(uint32_t) || (size == 1 && t->fast->bytes);
-    t->row = cast_of(t->fast, t->x->dtype, t->y->dtype);
-    return t->row && plain->dtype == DTYPE_F32 && t->block * TURNED_LEAST <= TURNED;
+    if (!scale)
+        t->row = cast_of(t->fast, t->x->dtype, t->y->dtype);
+    return (scale ? find_stepping(scale, packed->dtype, plain->dtype, &t->stepping)
+                  : t->row && plain->dtype == DTYPE_F32) &&
+           t->block * TURNED_LEAST <= TURNED;
 }
 
 /* False: not in this way. */
-static bool turn_all(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
-                     const struct tensor_view *y)
+static bool turn_all(enum ir_layout from, enum ir_layout to, const struct ir_scale *scale,
+                     const struct tensor_view *x, const struct tensor_view *y)
 {
     struct turning t = {.fast = value_kernels(), .x = x, .y = y, .back = to == IR_LAYOUT_PLAIN};
     size_t n = elements(&x->shape);
@@ -177,7 +227,7 @@ static bool turn_all(enum ir_layout from, enum ir_layout to, const struct tensor
         return false;
     int64_t images = x->shape.dim[0], channels = x->shape.dim[1];
     t.block = block_of(t.back ? from : to, channels);
-    if (t.block == 0 || !can_turn(&t))
+    if (t.block == 0 || !can_turn(&t, scale))
         return false;
     t.pixels = (int64_t)n / images / channels;
     t.each = MAX(VALUE_PIECE / t.block, 1);
@@ -231,10 +281,23 @@ void value_move(enum ir_layout from, enum ir_layout to, const struct tensor_view
 {
     struct casting c = {.x = x, .y = y};
     if (!ir_layouts_agree(&x->shape, from, to)) {
-        if (!turn_all(from, to, x, y))
+        if (!turn_all(from, to, NULL, x, y))
             reformat(from, to, x, y);
         return;
     }
     c.row = cast_of(value_kernels(), x->dtype, y->dtype);
     spread(value_pieces(x), cast_piece, &c);
+}
+
+bool value_step(enum ir_layout from, enum ir_layout to, const struct ir_scale *scale,
+                const struct tensor_view *x, const struct tensor_view *y)
+{
+    struct casting c = {.x = x, .y = y};
+    bool back = y->dtype == DTYPE_F32;
+    if (!ir_layouts_agree(&x->shape, from, to))
+        return turn_all(from, to, scale, x, y);
+    if (!find_stepping(scale, back ? x->dtype : y->dtype, back ? y->dtype : x->dtype, &c.stepping))
+        return false;
+    spread(value_pieces(x), step_piece, &c);
+    return true;
 }

@@ -12,7 +12,6 @@
 #include "base/compiler.h"
 #include "engine/guard/internal.h"
 #include "engine/tune/spread.h"
-#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/ref.h"
 
 enum {
@@ -44,13 +43,7 @@ static size_t count(const struct ir_tensor *t)
     return shape_elements(&t->shape, &n) ? n : 0;
 }
 
-/* --- pieces --- */
-
-/* A run of elements, in the order in which they lie. */
-struct run {
-    const struct tensor_view *x, *y;
-    const struct ir_scale *scale; /* one step for all */
-};
+/* --- formats --- */
 
 static void move(enum ir_layout from_layout, enum ir_layout to_layout, const struct shape *shape,
                  enum dtype from_type, const void *from, enum dtype to_type, void *to)
@@ -74,43 +67,27 @@ static struct scale_views views_of(const struct ir_scale *scale)
     };
 }
 
-static void quantize(const struct ir_scale *scale, bool back, const struct tensor_view *x,
+struct run {
+    const struct tensor_view *x, *y;
+    const struct ir_scale *scale; /* one step for all */
+};
+
+static void quantize(const struct ir_scale *scale, const struct tensor_view *x,
                      const struct tensor_view *y)
 {
     const struct scale_views v = views_of(scale);
     const struct tensor_view *zero = scale->zero ? &v.zero : NULL;
-    (back ? ref_dequantize : ref_quantize)(scale->axis, x, &v.step, zero, y);
-}
-
-/* Does a piece by the CPU's fast kernels. False: not between these types. */
-static bool quantize_fast(const struct ir_scale *scale, const struct tensor_view *x,
-                          const struct tensor_view *y)
-{
-    const struct byte_kernels *kernels = value_kernels()->bytes;
-    bool back = y->dtype == DTYPE_F32;
-    enum dtype bytes = back ? x->dtype : y->dtype;
-    enum byte_type type = bytes == DTYPE_I8 ? BYTE_I8 : BYTE_U8;
-    size_t n = (size_t)x->shape.dim[0];
-    float step = scale->step[0], zero = scale->zero ? (float)scale->zero[0] : 0;
-    if (!kernels || (bytes != DTYPE_I8 && bytes != DTYPE_U8) || (back ? y : x)->dtype != DTYPE_F32)
-        return false;
-    if (back)
-        kernels->widen[type](x->data, y->data, n, step, zero);
-    else
-        kernels->narrow[type](x->data, y->data, n, step, zero);
-    return true;
+    (dtype_is_float(y->dtype) ? ref_dequantize : ref_quantize)(scale->axis, x, &v.step, zero, y);
 }
 
 static void quantize_piece(void *user, uint32_t i)
 {
     const struct run *run = user;
     const struct tensor_view x = value_piece(run->x, i), y = value_piece(run->y, i);
-    if (quantize_fast(run->scale, &x, &y))
-        return;
-    quantize(run->scale, dtype_is_float(y.dtype), &x, &y);
+    quantize(run->scale, &x, &y);
 }
 
-/* Between floats and steps of 8 bits, whichever of the two x is. */
+/* Between floats and steps of 8 bits, whichever of the two x is, by the reference kernels. */
 static void rescale(const struct ir_scale *scale, const struct tensor_view *x,
                     const struct tensor_view *y)
 {
@@ -118,7 +95,7 @@ static void rescale(const struct ir_scale *scale, const struct tensor_view *x,
     if (scale->n == 1)
         spread(value_pieces(x), quantize_piece, &run);
     else
-        quantize(scale, dtype_is_float(y->dtype), x, y);
+        quantize(scale, x, y);
 }
 
 bool value_store(const struct ir_graph *graph, const struct ir_tensor *t, const void *value,
@@ -130,11 +107,14 @@ bool value_store(const struct ir_graph *graph, const struct ir_tensor *t, const 
         move(IR_LAYOUT_PLAIN, t->layout, &t->shape, type, value, t->dtype, to);
         return true;
     }
+    const struct tensor_view x = {type, t->shape, (void *)(uintptr_t)value};
+    struct tensor_view y = {t->dtype, t->shape, to};
+    if (value_step(IR_LAYOUT_PLAIN, t->layout, scale, &x, &y))
+        return true;
     CLEANUP(cleanup_free) uint8_t *bytes = malloc(count(t) + 1);
     if (!bytes)
         return false;
-    const struct tensor_view x = {type, t->shape, (void *)(uintptr_t)value};
-    const struct tensor_view y = {t->dtype, t->shape, bytes};
+    y.data = bytes;
     rescale(scale, &x, &y);
     move(IR_LAYOUT_PLAIN, t->layout, &t->shape, t->dtype, bytes, t->dtype, to);
     return true;
@@ -149,12 +129,15 @@ bool value_load(const struct ir_graph *graph, const struct ir_tensor *t, const v
         move(t->layout, IR_LAYOUT_PLAIN, &t->shape, t->dtype, from, type, value);
         return true;
     }
+    struct tensor_view x = {t->dtype, t->shape, (void *)(uintptr_t)from};
+    const struct tensor_view y = {type, t->shape, value};
+    if (value_step(t->layout, IR_LAYOUT_PLAIN, scale, &x, &y))
+        return true;
     CLEANUP(cleanup_free) uint8_t *bytes = malloc(count(t) + 1);
     if (!bytes)
         return false;
     move(t->layout, IR_LAYOUT_PLAIN, &t->shape, t->dtype, from, t->dtype, bytes);
-    const struct tensor_view x = {t->dtype, t->shape, bytes};
-    const struct tensor_view y = {type, t->shape, value};
+    x.data = bytes;
     rescale(scale, &x, &y);
     return true;
 }

@@ -39,12 +39,11 @@ static enum status no_memory(struct error *err)
 
 static void drop_of_set(struct state *s, uint32_t k, uint32_t tensor)
 {
-    const struct ir_tensor *t = ir_tensor(s->graph, tensor);
     struct value_memory *memory = s->walk->memory;
     if (s->made.set[k][tensor] != s->wide.set[k][tensor])
-        value_give(memory, t, s->made.set[k][tensor]);
+        value_give(memory, s->made.set[k][tensor]);
     if (s->wide.set[k][tensor] != memory->kept[k][tensor])
-        value_give(memory, t, s->wide.set[k][tensor]);
+        value_give(memory, s->wide.set[k][tensor]);
     s->made.set[k][tensor] = s->wide.set[k][tensor] = NULL;
 }
 
@@ -190,6 +189,7 @@ static void give_outputs(const struct state *s, const struct ir_node *node, stru
 }
 
 struct runs {
+    struct value_memory *memory;
     struct layer_run list[2 * SETS_MAX];
 };
 
@@ -197,7 +197,7 @@ static void runs_deinit(struct runs *runs)
 {
     for (size_t k = 0; k < ARRAY_LEN(runs->list); k++)
         for (uint32_t i = 0; i < IR_MAX_OUTPUTS; i++)
-            free(runs->list[k].to[i]);
+            value_give(runs->memory, runs->list[k].to[i]);
 }
 
 /* Whether an earlier walk has left all that the node makes. */
@@ -216,18 +216,17 @@ static void give_wide(struct state *s, const struct ir_node *node, struct layer_
     for (uint32_t k = 0; k < s->n_sets; k++)
         for (uint32_t i = 0; i < node->n_outputs; i++) {
             uint32_t tensor = node->outputs[i];
-            const struct ir_tensor *t = ir_tensor(s->graph, tensor);
             if (s->walk->memory->kept[k][tensor])
                 continue;
             s->wide.set[k][tensor] = STEAL(runs[k].to[i]);
-            value_keep(s->walk->memory, k, tensor, t, s->wide.set[k][tensor]);
+            value_keep(s->walk->memory, k, tensor, s->wide.set[k][tensor]);
         }
 }
 
 static enum status run_wide(struct state *s, const struct ir_node *node, struct device *device,
                             struct error *err)
 {
-    CLEANUP(runs_deinit) struct runs runs = {0};
+    CLEANUP(runs_deinit) struct runs runs = {.memory = s->walk->memory};
     if (is_kept(s, node))
         return STATUS_OK;
     struct walk_times before = s->walk->times;
@@ -309,7 +308,7 @@ static enum status run_made(struct state *s, uint32_t index, struct error *err)
 {
     const struct ir_node *node = ir_node(s->graph, index);
     const struct tune_layer *layer = &s->walk->layers[index];
-    CLEANUP(runs_deinit) struct runs runs = {0};
+    CLEANUP(runs_deinit) struct runs runs = {.memory = s->walk->memory};
     struct layer_run *on_wide = runs.list, *on_made = runs.list + s->n_sets;
     bool same = reads_same(s, node);
     if ((layer->types && !new_runs(s, node, &s->wide, on_wide)) ||
@@ -410,8 +409,7 @@ static void go_on_with_wide(struct state *s, const struct ir_node *node)
 {
     for (uint32_t k = 0; k < s->n_sets; k++)
         for (uint32_t i = 0; i < node->n_outputs; i++) {
-            value_give(s->walk->memory, ir_tensor(s->graph, node->outputs[i]),
-                       s->made.set[k][node->outputs[i]]);
+            value_give(s->walk->memory, s->made.set[k][node->outputs[i]]);
             s->made.set[k][node->outputs[i]] = s->wide.set[k][node->outputs[i]];
         }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values in all formats and back, and how they are compared. */
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,11 @@ static void large_values_are_done_in_pieces(void **state UNUSED)
         {{2, 3001, 3, 5, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_F16, IR_NO_SCALE}}, /* too many */
         {{2, 2999, 3, 5, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_F16, IR_NO_SCALE}},
         {{3, 33, 70, 70, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_I8, 1}},
+        {{2, 3001, 3, 5, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_I8, 1}}, /* too many */
+        {{2, 2999, 3, 5, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_U8, 1}},
+        {{9, 48, 23, 29, 0}, {IR_LAYOUT_CHANNELS_LAST_8, DTYPE_U8, 1}},
+        {{2, 48, 57, 57, 0}, {IR_LAYOUT_BLOCKED_16, DTYPE_I8, 1}},
+        {{1, 7, 1, 1, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_U8, 1}},
         {{4, 50, 700, 0}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_F32, IR_NO_SCALE}},
     };
     for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
@@ -79,26 +85,35 @@ static void large_values_are_done_in_pieces(void **state UNUSED)
         uint32_t id = net_input(g, rows[r].dim);
         struct ir_format format = rows[r].format;
         float step[1] = {1.0F / 100};
-        const struct ir_scale scale = {.n = 1, .step = step};
+        int32_t zero[1] = {137};
+        bool centred = format.dtype != DTYPE_U8;
+        const struct ir_scale scale = {.n = 1, .step = step, .zero = centred ? NULL : zero};
         format.scale = format.scale ? ir_scale_add(g, &scale) : IR_NO_SCALE;
         assert_true(ir_tensor_set_format(g, id, format));
         const struct ir_tensor *t = ir_tensor(g, id);
         size_t n = value_bytes(t) / sizeof(float);
-        float *values = value_new(t), *back = value_new(t);
+        float *values = value_new(t), *back = value_new(t), *again = value_new(t);
         char *stored = malloc(t->bytes), *want = malloc(t->bytes);
         for (size_t i = 0; i < n; i++)
             values[i] = noise((uint32_t)i);
         const struct tensor_view x = {DTYPE_F32, t->shape, values};
         const struct tensor_view y = {format.dtype, t->shape, want};
         const struct tensor_view steps = {DTYPE_F32, {.rank = 1, .dim = {1}}, step};
+        const struct tensor_view zeros = {DTYPE_I32, {.rank = 1, .dim = {1}}, zero};
         char *bytes = malloc(n);
         const struct tensor_view q = {format.dtype, t->shape, bytes};
         if (format.scale)
-            ref_quantize(0, &x, &steps, NULL, &q);
+            ref_quantize(0, &x, &steps, centred ? NULL : &zeros, &q);
         ref_reformat(IR_LAYOUT_PLAIN, format.layout, format.scale ? &q : &x, &y);
-        free(bytes);
         assert_true(value_store(g, t, values, stored) && value_load(g, t, stored, back));
         assert_memory_equal(stored, want, t->bytes);
+        if (format.scale) {
+            const struct tensor_view whole = {DTYPE_F32, t->shape, again};
+            ref_dequantize(0, &q, &steps, centred ? NULL : &zeros, &whole);
+            assert_memory_equal(back, again, n * sizeof(float));
+        }
+        free(bytes);
+        free(again);
         struct value_error sum = {0}, none = {0};
         assert_true(value_compare(t, back, values, &sum) && value_compare(t, back, back, &none));
         double difference = 0;
@@ -122,21 +137,31 @@ static void spare_values_are_used_again(void **state UNUSED)
 {
     struct value_memory m;
     struct ir_graph *g = ir_graph_new();
-    uint32_t small = net_input(g, (int64_t[]){2, 3, 0}), large = net_input(g, (int64_t[]){4, 9, 0});
+    uint32_t tiny = net_input(g, (int64_t[]){2, 3, 0}), small = net_input(g, (int64_t[]){50, 3, 0});
+    uint32_t middle = net_input(g, (int64_t[]){99, 3, 0}),
+             large = net_input(g, (int64_t[]){99, 5, 0});
     assert_true(value_memory_init(&m, g->n_tensors));
     void *first = value_take(&m, ir_tensor(g, small));
-    value_give(&m, ir_tensor(g, small), first);
-    value_give(&m, ir_tensor(g, large), NULL);
+    value_give(&m, first);
+    value_give(&m, NULL);
     void *other = value_take(&m, ir_tensor(g, large));
     assert_ptr_not_equal(other, first);
     assert_ptr_equal(value_take(&m, ir_tensor(g, small)), first);
     assert_int_equal(m.n_spare, 0);
-    value_give(&m, ir_tensor(g, small), first);
-    value_give(&m, ir_tensor(g, large), other);
+    value_give(&m, first);
+    value_give(&m, other);
+    assert_ptr_equal(value_take(&m, ir_tensor(g, small)), first); /* the smaller one */
+    void *small_in_large = value_take(&m, ir_tensor(g, middle));
+    assert_ptr_equal(small_in_large, other);
+    value_give(&m, other);
+    void *new = value_take(&m, ir_tensor(g, tiny)); /* for which the spare is too large */
+    assert_ptr_not_equal(new, other);
+    value_give(&m, new);
+    value_give(&m, first);
     for (int i = 0; i < VALUE_SPARES; i++)
-        value_give(&m, ir_tensor(g, small), value_new(ir_tensor(g, small)));
+        value_give(&m, value_new(ir_tensor(g, small)));
     assert_int_equal(m.n_spare, VALUE_SPARES);
-    assert_int_equal(m.spare_bytes, VALUE_SPARES * value_bytes(ir_tensor(g, small)));
+    assert_int_equal(m.spare_bytes, VALUE_SPARES * malloc_usable_size(m.spare[0].value));
     value_memory_deinit(&m);
     ir_graph_free(g);
 }
@@ -148,10 +173,10 @@ static void values_are_kept_while_there_is_room(void **state UNUSED)
     uint32_t id = net_input(g, (int64_t[]){2, 3, 0});
     const struct ir_tensor *t = ir_tensor(g, id);
     assert_true(value_memory_init(&m, g->n_tensors));
-    m.kept_most = value_bytes(t);
     void *first = value_new(t), *second = value_new(t);
-    value_keep(&m, 0, id, t, first);
-    value_keep(&m, 1, id, t, second);
+    m.kept_most = malloc_usable_size(first);
+    value_keep(&m, 0, id, first);
+    value_keep(&m, 1, id, second);
     assert_ptr_equal(m.kept[0][id], first);
     assert_null(m.kept[1][id]);
     free(second);
