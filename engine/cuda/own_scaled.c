@@ -337,6 +337,13 @@ static void lay_operands(const struct ir_graph *graph, const struct ir_node *nod
     }
 }
 
+/* Whether sums of integers stay below 2^31, whatever the numbers are. */
+static bool is_countable(const struct scaled *s)
+{
+    enum { PRODUCT_MAX = UINT8_MAX * -INT8_MIN };
+    return s->from.dtype == DTYPE_F8 || s->of_group <= INT32_MAX / PRODUCT_MAX / s->taps;
+}
+
 /* `dtype` takes the place of F32; NONE: tensors have their types. `variant`: of a kernel for
  * Hopper, or 0. */
 static bool scaled_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
@@ -356,7 +363,7 @@ static bool scaled_read(const struct ir_graph *graph, const struct ir_node *node
     s.y.step = s.to.step;
     s.y.zero = (float)s.to.zero;
     s.biased = ir_node_own_inputs(node) > 2 && cuda_input(graph, node, 2);
-    if (!(conv ? read_conv : read_matmul)(graph, node, &s) ||
+    if (!(conv ? read_conv : read_matmul)(graph, node, &s) || !is_countable(&s) ||
         !cuda_epilogue(graph, node, &s.y, &s.epilogue))
         return false;
     lay_operands(graph, node, dtype, &s);

@@ -13,8 +13,6 @@
 static const double felt = 1.0 / 32;
 /* and has to be this part of the first source's unit at least. Both sums have a bound as well. */
 static const double smallest = 1.0 / 64, sum_max = 1 << 30, product_max = 127.0 * 255;
-/* What a number of x is at most: UINT8 is counted from 128. */
-static const double x_max = 128;
 
 static bool is_f8(const struct own_sources *s)
 {
@@ -40,6 +38,12 @@ bool own_sources_limits(const struct own_sources *s, uint32_t func, float alpha,
     *low = func == IR_UNARY_CLIP ? alpha : 0;
     *high = func == IR_UNARY_CLIP ? beta : FLT_MAX;
     return func == IR_UNARY_CLIP || func == IR_UNARY_RELU;
+}
+
+/* What a number of x is at most. UINT8 is multiplied as it is: its zero point comes off the bias. */
+static double x_most(const struct own_sources *s)
+{
+    return s->from[0].dtype == DTYPE_U8 ? 255 : 128;
 }
 
 static int64_t deepest(const struct own_sources *s)
@@ -188,7 +192,7 @@ static void pack_channel(const struct packing *k, int source, int64_t c, char *t
     if (source) {
         double ratio = unit[0] / unit[1];
         numbers[at] = (float)ratio;
-        *behind = fmaxf(*behind, (float)(ratio * x_max * (double)sum[0].magnitudes));
+        *behind = fmaxf(*behind, (float)(ratio * x_most(s) * (double)sum[0].magnitudes));
     } else if (is_f8(s)) {
         numbers[at] = (float)unit[s->n - 1];
         behind[at] = (float)bias;

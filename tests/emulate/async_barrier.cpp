@@ -23,8 +23,12 @@ static struct async_barrier *find(struct async *a, uint64_t *barrier)
     return &found->second;
 }
 
+/* PTX ISA, "Tracking asynchronous operations by the mbarrier object": tx-count has 20 bits and a
+ * sign. */
 static void settle(struct async_barrier *b)
 {
+    if (b->bytes >= 1 << 20 || b->bytes <= -(1 << 20))
+        emulate_fail("an mbarrier that expects more bytes than it counts");
     if (b->left || b->bytes)
         return;
     b->phase++;

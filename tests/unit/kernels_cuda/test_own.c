@@ -12,8 +12,10 @@
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
 #include "engine/guard/internal.h"
+#include "engine/quant/weights.h"
 #include "kernels/cuda/kernels.h"
 #include "tests/device/layout.h"
+#include "tests/device/make.h"
 #include "tests/device/ranged.h"
 #include "tests/device/trial.h"
 #include "tests/unit/kernels_cuda/emulated.h"
@@ -478,16 +480,155 @@ static void scatter_raises_the_flag(void **state)
     ir_graph_free(graph);
 }
 
+/* --- extremes --- */
+
+static void set_range(struct ir_graph *graph, uint32_t tensor, enum dtype dtype, float step,
+                      int32_t zero)
+{
+    const struct ir_scale scale = {
+        .n = 1, .dtype = dtype, .step = &step, .zero = zero ? &zero : NULL};
+    ir_tensor(graph, tensor)->range = ir_scale_add(graph, &scale);
+}
+
+static uint32_t add_equal(struct ir_graph *graph, struct shape shape, float value)
+{
+    size_t n = 0;
+    assert_true(shape_elements(&shape, &n));
+    float *data = arena_array(graph->arena, n, sizeof(*data));
+    for (size_t i = 0; i < n; i++)
+        data[i] = value;
+    return ir_constant_add(graph, "w", DTYPE_F32, &shape, data);
+}
+
+/* Two sources whose weights are the largest numbers that INT8 has. */
+static struct ir_graph *extreme_new(enum dtype dtype, int32_t zero)
+{
+    enum { FILTERS = 16, DEPTH = 256, SECOND = 16, SIDE = 9 };
+    static const int64_t strides[2] = {1, 1};
+    struct ir_graph *g = ir_graph_new();
+    bool made = false;
+    assert_non_null(g);
+    uint32_t in[4] = {add_input(g, DTYPE_F32, DIMS(1, DEPTH, SIDE, SIDE)),
+                      add_equal(g, DIMS(FILTERS, DEPTH, 1, 1), INT8_MAX),
+                      add_input(g, DTYPE_F32, DIMS(1, SECOND, SIDE, SIDE)),
+                      add_equal(g, DIMS(FILTERS, SECOND, 1, 1), INT8_MAX)};
+    uint32_t node = ir_node_add(g, IR_OP_CONV_PAIR, "pair", 4, in);
+    assert_true(ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) && finish(g, node));
+    case_outputs(g);
+    for (int i = 0; i < 4; i += 2) {
+        set_range(g, in[i], dtype, 1, zero);
+        assert_int_equal(quant_constant_range(g, in[i + 1], 0, DTYPE_I8, &made, NULL), STATUS_OK);
+    }
+    set_range(g, g->outputs[0], DTYPE_U8, 40000, 0);
+    assert_int_equal(ir_verify(g, NULL), STATUS_OK);
+    return g;
+}
+
+/* All of x is the largest number of its type, and the second source is 0. */
+static void extreme_subject(struct ir_graph *graph, struct subject *out)
+{
+    const struct ir_tensor *x = ir_tensor(graph, graph->inputs[0]);
+    const struct ir_tensor *second = ir_tensor(graph, graph->inputs[1]);
+    const struct ir_tensor *y = ir_tensor(graph, graph->outputs[0]);
+    const struct ir_scale *scale = ir_scale(graph, x->range);
+    int32_t zero = scale->zero ? scale->zero[0] : 0;
+    float most = (float)((scale->dtype == DTYPE_U8 ? UINT8_MAX : INT8_MAX) - zero);
+    *out = (struct subject){.graph = graph, .dtype = DTYPE_F32};
+    float *first = out->inputs[0] = value_new(x), *want = out->want[0] = value_new(y);
+    out->inputs[1] = value_new(second);
+    memset(out->inputs[1], 0, value_bytes(second));
+    for (size_t i = 0; i < value_bytes(x) / sizeof(float); i++)
+        first[i] = most;
+    for (size_t i = 0; i < value_bytes(y) / sizeof(float); i++)
+        want[i] = most * INT8_MAX * (float)x->shape.dim[1];
+}
+
+/* The first source's sums are as large as can be: kernels must not take them for less. */
+static void largest_sums(void **state)
+{
+    static const struct {
+        enum dtype dtype;
+        int32_t zero;
+    } rows[] = {{DTYPE_U8, 0}, {DTYPE_U8, 128}, {DTYPE_U8, 255}, {DTYPE_I8, 0}};
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
+    (void)state;
+    for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
+        struct subject subject;
+        uint32_t tried = 0;
+        extreme_subject(extreme_new(rows[r].dtype, rows[r].zero), &subject);
+        struct emulated_offers *list = emulated_ask(&b.device.base, subject.graph, PRECISION_F16);
+        for (uint32_t i = 0; i < list->n; i++) {
+            struct outcome out = {0};
+            struct error err = {0};
+            if (list->items[i].id >> 16 != CUDA_FAMILY_OWN_PAIR)
+                continue;
+            struct ir_graph *graph = extreme_new(rows[r].dtype, rows[r].zero);
+            if (trial_run(&b.trial, &subject, graph, &list->items[i], 0, &out, &err))
+                fail_msg("'%s': %s", list->items[i].name, err.text);
+            if (!(out.error <= 0.5))
+                fail_msg("'%s', zero point %d: error %g", list->items[i].name, (int)rows[r].zero,
+                         out.error);
+            ir_graph_free(graph);
+            tried++;
+        }
+        assert_true(tried > 0);
+        free(list);
+        subject_deinit(&subject);
+    }
+}
+
+static struct ir_graph *deep_new(int64_t depth)
+{
+    struct ir_graph *g = ir_graph_new();
+    bool made = false;
+    assert_non_null(g);
+    uint32_t in[2] = {add_input(g, DTYPE_F32, DIMS(4, depth)), add_equal(g, DIMS(depth, 16), 1)};
+    uint32_t node = ir_node_add(g, IR_OP_MATMUL, "product", 2, in);
+    assert_true(node != IR_NONE && finish(g, node));
+    case_outputs(g);
+    set_range(g, in[0], DTYPE_U8, 1, 0);
+    assert_int_equal(quant_constant_range(g, in[1], 1, DTYPE_I8, &made, NULL), STATUS_OK);
+    set_range(g, g->outputs[0], DTYPE_U8, (float)depth, 0);
+    assert_int_equal(ir_verify(g, NULL), STATUS_OK);
+    return g;
+}
+
+/* Sums of integers have 32 bits. */
+static void deeper_than_integers_count(void **state)
+{
+    enum { MOST = INT32_MAX / (255 * 128) / 16 * 16 };
+    CLEANUP(emulated_deinit) struct emulated b;
+    emulated_init(&b);
+    (void)state;
+    for (int deeper = 0; deeper < 2; deeper++) {
+        struct ir_graph *graph = deep_new(MOST + 16 * deeper);
+        struct emulated_offers *list = emulated_ask(&b.device.base, graph, PRECISION_F16);
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < list->n; i++)
+            n += list->items[i].id >> 16 == CUDA_FAMILY_OWN_SCALED;
+        assert_int_equal(n > 0, !deeper);
+        free(list);
+        ir_graph_free(graph);
+    }
+}
+
 int main(int argc, char **argv)
 {
     only = argc > 1 && strcmp(argv[1], "all") != 0 ? argv[1] : NULL;
     seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_candidate),          cmocka_unit_test(recurrent_on_a_small_device),
-        cmocka_unit_test(every_candidate_in_bytes), cmocka_unit_test(every_reformat),
-        cmocka_unit_test(every_reformat_of_bytes),  cmocka_unit_test(stored_tactics_are_checked),
-        cmocka_unit_test(embed_raises_the_flag),    cmocka_unit_test(gather_raises_the_flag),
+        cmocka_unit_test(every_candidate),
+        cmocka_unit_test(recurrent_on_a_small_device),
+        cmocka_unit_test(every_candidate_in_bytes),
+        cmocka_unit_test(every_reformat),
+        cmocka_unit_test(every_reformat_of_bytes),
+        cmocka_unit_test(stored_tactics_are_checked),
+        cmocka_unit_test(embed_raises_the_flag),
+        cmocka_unit_test(gather_raises_the_flag),
         cmocka_unit_test(scatter_raises_the_flag),
+        cmocka_unit_test(largest_sums),
+        cmocka_unit_test(deeper_than_integers_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
