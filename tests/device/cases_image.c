@@ -292,10 +292,10 @@ static uint32_t chain_inputs(struct ir_graph *g, uint64_t *random, struct shape 
  * block's first convolution. */
 bool make_conv_chain(struct ir_graph *g, uint64_t *random)
 {
-    struct shape x = DIMS(between(random, 1, 3), PICK(random, 16, 64, 72, 128),
+    struct shape x = DIMS(between(random, 1, 3), PICK(random, 16, 64, 64, 72, 128, 128),
                           between(random, 1, 9), between(random, 1, 9));
     struct shape y = x;
-    int64_t c = x.dim[1], m = PICK(random, 64, 128, 256, 272, 512);
+    int64_t c = x.dim[1], m = PICK(random, 64, 128, 256, 256, 272);
     int64_t k = PICK(random, 16, 48, 64, 128);
     int64_t strides[2] = {between(random, 1, 2), between(random, 1, 3)};
     int64_t funcs[2] = {chance(random, 70) ? IR_UNARY_RELU : IR_UNARY_IDENTITY,

@@ -256,6 +256,7 @@ static bool try_bytes(const struct options *o, struct trial *trial, const struct
         tally->failed++;
     }
     keep_scaled(&list);
+    keep_named(&list, o->name);
     tally->without += list.n == 0;
     thin(&list, o->tactics, seed);
     if (asked)
@@ -301,6 +302,7 @@ static bool try_case(const struct options *o, struct trial *trial, enum precisio
         printf("  %s seed %llu: %s\n", kind->name, (unsigned long long)seed, err.text);
         tally->failed++;
     }
+    keep_named(&list, o->name);
     tally->without += list.n == 0;
     thin(&list, o->tactics, seed);
     compile_all(trial->device, asked, &list);
