@@ -40,7 +40,8 @@ bool own_sources_limits(const struct own_sources *s, uint32_t func, float alpha,
     return func == IR_UNARY_CLIP || func == IR_UNARY_RELU;
 }
 
-/* What a number of x is at most. UINT8 is multiplied as it is: its zero point comes off the bias. */
+/* What a number of x is at most. UINT8 is multiplied as it is: its zero point comes off
+ * the bias. */
 static double x_most(const struct own_sources *s)
 {
     return s->from[0].dtype == DTYPE_U8 ? 255 : 128;
