@@ -159,8 +159,8 @@ struct config_limits {
     uint32_t address_requests; /* in flight; 0: no limit */
     uint64_t address_inflight_bytes;
     uint64_t large_inflight_bytes; /* before large messages take turns; 128 MiB. 0: never */
-    uint32_t regions;      /* of shared memory; 1024 */
-    uint64_t region_bytes; /* in all of them; 1 GiB */
+    uint32_t regions;              /* of shared memory; 1024 */
+    uint64_t region_bytes;         /* in all of them; 1 GiB */
     /* New sizes: engines that wait to be built, and requests that wait for engines. */
     uint32_t shape_builds;        /* 16 */
     uint32_t shape_requests;      /* 256, */
@@ -188,6 +188,7 @@ struct config {
     uint32_t repository_load_count;
     char *readiness;            /* strict: not ready while a named model is missing; any */
     char *cache;                /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
+    bool cache_insecure;        /* whoever can write that folder is trusted; false */
     char *tokens;               /* token file, or a name in $CREDENTIALS_DIRECTORY; NULL: none */
     uint64_t cache_bytes;       /* what is kept there; 16 GiB; 0: no limit */
     uint32_t shape_engines;     /* for sizes that no profile has; 64 */

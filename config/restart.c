@@ -46,6 +46,7 @@ void config_restart_names(const struct config *running, const struct config *wan
         {"io_threads", running->io_threads == wanted->io_threads},
         {"build_memory_bytes", running->build_memory_bytes == wanted->build_memory_bytes},
         {"cache", same_text(running->cache, wanted->cache)},
+        {"cache_insecure", running->cache_insecure == wanted->cache_insecure},
         {"cache_bytes", running->cache_bytes == wanted->cache_bytes},
         {"shape_cache_bytes", running->shape_cache_bytes == wanted->shape_cache_bytes},
         {"plan_keys", same_text(running->plan_keys, wanted->plan_keys)},

@@ -59,6 +59,7 @@ enum {
     X(repository_poll_ms, U32, 100, HOUR_MS)                                                       \
     X(readiness, TEXT, 1, CONFIG_NAME_MAX)                                                         \
     X(cache, TEXT, 1, CONFIG_TEXT_MAX)                                                             \
+    X(cache_insecure, BOOL, 0, 1)                                                                  \
     X(tokens, TEXT, 1, CONFIG_TEXT_MAX)                                                            \
     X(cache_bytes, BYTES, 0, TERABYTE)                                                             \
     X(shape_engines, U32, 1, 4096)                                                                 \

@@ -135,6 +135,7 @@ static enum status device_and_cache_open(struct check *c, struct error *err)
     TRY(device_configured_open(c->config, &c->log, &c->device, err));
     TRY(lane_new(c->device, &c->lane, err));
     const struct plan_cache_config cache = {.folder = c->config->cache,
+                                            .insecure = c->config->cache_insecure,
                                             .device = c->device,
                                             .device_spec = c->config->device,
                                             .reference = c->device->reference_only,

@@ -427,6 +427,7 @@ static enum status parts_make(struct models *m, struct error *err)
     if (m->config->plan_keys)
         TRY(trust_new(m->config->plan_keys, &m->trust, err));
     struct plan_cache_config cache = {.folder = m->config->cache,
+                                      .insecure = m->config->cache_insecure,
                                       .limit = m->config->cache_bytes,
                                       .device = shared->device,
                                       .device_spec = shared->device_name,

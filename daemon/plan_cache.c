@@ -63,6 +63,7 @@ enum status plan_cache_new(const struct plan_cache_config *config, struct plan_c
     const struct plan_folder_config folder = {
         .path = config->folder,
         .below = config->below,
+        .insecure = config->insecure,
         .limit = config->limit,
         .most = config->most,
         .log = config->log,

@@ -28,6 +28,7 @@ struct plan_cache;
 struct plan_cache_config {
     const char *folder; /* NULL: $CACHE_DIRECTORY, else ~/.cache/inferd */
     const char *below;  /* a folder in that one, which is used instead; NULL: none */
+    bool insecure;      /* as in struct plan_folder_config */
     uint64_t limit;     /* bytes of plans in it; 0: any number */
     uint32_t most;      /* plans in it; 0: any number */
     bool keep_none;     /* no folder is used, and the log hears nothing of it */

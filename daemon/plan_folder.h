@@ -5,8 +5,9 @@
  * Whoever can write a plan decides what it computes, and on a GPU what runs. So the folder is
  * checked as sshd checks the files of a user: it must belong to us, the folders above it to us or
  * root, and nobody else may write to any of them; below a sticky folder like /tmp it must be closed
- * to all others. A folder that fails the check is not used. Files are opened below its descriptor,
- * not through links, and must be ours alone.
+ * to all others. A folder that fails the check is not used, unless the configuration says that
+ * whoever can write it is trusted: a pod's volume belongs to root, and to no other pod. Files are
+ * opened below its descriptor, not through links, and must be ours alone.
  *
  * A plan has one writer at a time: its temporary is locked (base/file.h). Plans in use are locked
  * as shared, so that no process removes what another one serves.
@@ -27,6 +28,7 @@ struct plan_folder;
 struct plan_folder_config {
     const char *path;  /* NULL: $CACHE_DIRECTORY, else ~/.cache/inferd */
     const char *below; /* a folder in that one, which is meant; NULL: none */
+    bool insecure;     /* whoever can write the folder is trusted */
     uint64_t limit;    /* bytes of plans in it; 0: no limit */
     uint32_t most;     /* plans in it; 0: no limit */
     const struct log_sink *log;

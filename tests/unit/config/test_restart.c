@@ -25,6 +25,7 @@ static void names_of_what_differs(void **state)
         {"", "workers: 2", "workers"},
         {"cache: /a", "cache: /b", "cache"},
         {"cache: /a", "", "cache"},
+        {"", "cache_insecure: true", "cache_insecure"},
         {"", "cache_bytes: 0\nplan_keys: /k", "cache_bytes, plan_keys"},
         {"plan_keys: /k", "plan_keys: /l", "plan_keys"},
         {"", "build_memory_bytes: 1GiB", "build_memory_bytes"},

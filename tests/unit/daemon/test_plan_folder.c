@@ -174,12 +174,33 @@ static void what_was_used_last_stays(void **state)
     plan_folder_close(f);
 }
 
+/* As Kubernetes makes a pod's volume: a group's, and open to all. */
+static void a_folder_that_is_open_to_all(void **state)
+{
+    (void)state;
+    struct plan_folder *f = NULL;
+    struct error err = {0};
+    struct plan_folder_config config = {.path = root};
+    assert_int_equal(chmod(root, 02777), 0);
+    assert_int_equal(plan_folder_open(&config, &f, &err), STATUS_PERMISSION_DENIED);
+    config.insecure = true;
+    if (plan_folder_open(&config, &f, &err))
+        fail_msg("%s", err.text);
+    keep(f, KEY_OF("a"), 1);
+    assert_true(is_kept(f, KEY_OF("a")));
+    plan_folder_close(f);
+    config.below = "shapes";
+    assert_int_equal(plan_folder_open(&config, &f, &err), STATUS_OK);
+    plan_folder_close(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(r35_a_plan_that_others_use_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(r36_a_live_writer_is_not_swept, setup, teardown),
         cmocka_unit_test_setup_teardown(what_was_used_last_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_folder_that_is_open_to_all, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
