@@ -78,6 +78,10 @@ enum status inbox_next(struct inbox *in, const void **message, size_t *size, str
     case FRAME_TOO_LARGE:
         break;
     }
+    if (in->end - in->begin >= 4 && !memcmp(in->data + in->begin, "HTTP", 4))
+        return error_set(err, STATUS_OUT_OF_RANGE,
+                         "a server that speaks HTTP answers there; expected the framed protocol "
+                         "(listen.framed, usually port 8003)");
     return error_set(err, STATUS_OUT_OF_RANGE, "a response of %zu bytes; at most %zu are taken",
                      *size, in->limit);
 }

@@ -15,6 +15,8 @@
 
 #include <cyaml/cyaml.h>
 
+#include "base/names.h"
+
 #define OPTIONAL (CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL_STR)
 
 #define TEXT_FIELD(owner, member)                                                                  \
@@ -156,16 +158,57 @@ static void complaint_add(cyaml_log_t level UNUSED, void *user, const char *fmt,
     }
 }
 
+/* The field that begins with `text`, up to a dot or bracket; NULL: there is none. */
+static const cyaml_schema_field_t *field_at(const cyaml_schema_field_t *fields, const char *text)
+{
+    size_t len = strcspn(text, ".[");
+    for (; fields->key; fields++)
+        if (strlen(fields->key) == len && strncmp(fields->key, text, len) == 0)
+            return fields;
+    return NULL;
+}
+
+/* The fields of the mapping at a place such as "models[0].inputs[1]"; NULL: it is none. */
+static const cyaml_schema_field_t *fields_of(const char *where)
+{
+    const cyaml_schema_value_t *value = &server_schema;
+    while (*where && value->type == CYAML_MAPPING) {
+        const cyaml_schema_field_t *field = field_at(value->mapping.fields, where);
+        if (!field)
+            return NULL;
+        value = &field->value;
+        where += strcspn(where, ".[");
+        if (*where == '[' && value->type == CYAML_SEQUENCE)
+            value = value->sequence.entry;
+        where += strcspn(where, ".");
+        where += *where == '.';
+    }
+    return value->type == CYAML_MAPPING ? value->mapping.fields : NULL;
+}
+
+/* "unknown key", and the one that was probably meant. */
+static void unknown_key(const char *where, const char *key, char *out, size_t size)
+{
+    struct names names;
+    const cyaml_schema_field_t *fields = fields_of(where);
+    names_init(&names, key, strlen(key));
+    for (; fields && fields->key; fields++)
+        names_add(&names, fields->key);
+    snprintf(out, size, "unknown key%s; inferd.yaml(5) lists all", names_hint(&names));
+}
+
 static enum status refuse(const char *name, const void *data, size_t size,
                           const struct complaint *complaint, cyaml_err_t code, struct error *err)
 {
     const char *what = complaint->what[0] ? complaint->what : cyaml_strerror(code);
     const char *unknown = code == CYAML_ERR_INVALID_KEY ? strstr(what, "key: ") : NULL;
-    char key[400];
+    char key[400], why[160];
     snprintf(key, sizeof(key), "%s%s%s", complaint->where,
              unknown && complaint->where[0] ? "." : "", unknown ? unknown + 5 : "");
-    if (unknown)
-        what = "unknown key; inferd.yaml(5) lists all";
+    if (unknown) {
+        unknown_key(complaint->where, unknown + 5, why, sizeof(why));
+        what = why;
+    }
 
     bool is_yaml = code != CYAML_ERR_LIBYAML_PARSER;
     size_t line = schema_line(data, size, is_yaml ? key : NULL);

@@ -336,8 +336,12 @@ static enum status folder_walk(const struct scan *scan, int fd, const char *abov
     enum status status = STATUS_OK;
     for (struct dirent *e; !status && (e = readdir(dir));) {
         struct stat st;
-        if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-            !S_ISDIR(st.st_mode))
+        if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (S_ISLNK(st.st_mode))
+            log_write(scan->log, LOG_WARNING, "%s/%s%s: a symbolic link: left out", scan->path,
+                      above, e->d_name);
+        if (!S_ISDIR(st.st_mode))
             continue;
         if (message_name_ok(message_text_of(e->d_name)))
             status = see(user, dirfd(dir), e->d_name, err);

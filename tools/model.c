@@ -476,10 +476,10 @@ static bool default_cache(char *out, size_t size)
         n = snprintf(folder, sizeof(folder), "%s/.cache", home);
     else
         return false;
-    if (n < 0 || (size_t)n >= sizeof(folder) - 16 || (mkdir(folder, 0755) && errno != EEXIST))
+    if (n < 0 || (size_t)n >= sizeof(folder) - 16 || (mkdir(folder, 0700) && errno != EEXIST))
         return false;
     memcpy(folder + n, "/inferd", sizeof("/inferd"));
-    if (mkdir(folder, 0755) && errno != EEXIST)
+    if (mkdir(folder, 0700) && errno != EEXIST) /* inferd keeps plans there, for itself alone */
         return false;
     return snprintf(out, size, "%s/timing.cache", folder) < (int)size;
 }

@@ -153,6 +153,7 @@ class Models(unittest.TestCase):
             for state, reason in found.values():
                 self.assertNotIn("/", reason)  # R10
             self.assertIn("no name for a model", s.log())
+            self.assertIn("/inner/1: a symbolic link: left out", s.log())
 
     def test_duplicates_are_refused(self):
         r = Repository()

@@ -95,7 +95,23 @@ static void a_frame_beyond_the_limit_is_refused(void **state)
     frame_head_write(bytes, 11);
     feed(&in, bytes, 4, 4);
     assert_int_equal(inbox_next(&in, &message, &size, &err), STATUS_OUT_OF_RANGE);
+    assert_non_null(strstr(err.text, "11 bytes; at most 10"));
     assert_null(message);
+    inbox_deinit(&in);
+}
+
+static void an_http_server_is_named(void **state)
+{
+    (void)state;
+    struct inbox in;
+    uint8_t bytes[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+    const void *message;
+    size_t size;
+    struct error err;
+    inbox_init(&in, 1 << 20);
+    feed(&in, bytes, sizeof(bytes) - 1, sizeof(bytes) - 1);
+    assert_int_equal(inbox_next(&in, &message, &size, &err), STATUS_OUT_OF_RANGE);
+    assert_non_null(strstr(err.text, "speaks HTTP"));
     inbox_deinit(&in);
 }
 
@@ -105,6 +121,7 @@ int main(void)
         cmocka_unit_test(frames_come_out_as_they_went_in),
         cmocka_unit_test(r1_memory_grows_with_bytes_not_with_what_is_announced),
         cmocka_unit_test(a_frame_beyond_the_limit_is_refused),
+        cmocka_unit_test(an_http_server_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,7 +221,12 @@ static void values_of_every_kind(void **state)
 static void unknown_keys_are_refused_with_their_line(void **state)
 {
     (void)state;
-    refuse("workers: 1\nworker: 2\n", "t.yaml:2: worker: unknown key");
+    refuse("workers: 1\nworker: 2\n",
+           "t.yaml:2: worker: unknown key (did you mean 'workers'?); inferd.yaml(5) lists all");
+    refuse("models:\n- {name: a, path: b, inputs: [{name: x, tpye: uint8}]}\n",
+           "models[0].inputs[0].tpye: unknown key (did you mean 'type'?)");
+    refuse("limits: {conections: 3}\n", "limits.conections: unknown key (did you mean");
+    refuse("quantum: 3\n", "t.yaml:1: quantum: unknown key; inferd.yaml(5) lists all");
     refuse("limits:\n  connections: 3\n  frames: 2\n", "t.yaml:3: limits.frames: unknown key");
     refuse("models:\n- name: a\n  path: a.plan\n  Path: b\n",
            "t.yaml:4: models[0].Path: unknown key");
