@@ -67,14 +67,16 @@ static enum right right_of(const struct row *row, const struct request *request)
 }
 
 static enum status refuse(const struct identities *now, const struct identity *who,
-                          const char *what, struct message_text model, struct error *err)
+                          const char *what, enum right right, struct message_text model,
+                          struct error *err)
 {
     const char *of = model.len ? " of model '" : "", *end = model.len ? "'" : "";
     if (identities_required(now) && who == identities_anonymous(now))
         return error_set(err, STATUS_UNAUTHENTICATED, "%s%s%.*s%s: a token is needed for this",
                          what, of, MESSAGE_TEXT(model), end);
-    return error_set(err, STATUS_PERMISSION_DENIED, "%s%s%.*s%s: '%s' has no right to this", what,
-                     of, MESSAGE_TEXT(model), end, identity_name(who));
+    return error_set(err, STATUS_PERMISSION_DENIED, "%s%s%.*s%s: '%s' lacks the right '%s'%s", what,
+                     of, MESSAGE_TEXT(model), end, identity_name(who), right_name(right),
+                     model.len ? " to this model" : "");
 }
 
 enum status permit_request(struct caller *caller, struct identities *now, int fd,
@@ -93,8 +95,9 @@ enum status permit_request(struct caller *caller, struct identities *now, int fd
         return status;
     if (row->scope != SCOPE_SERVER)
         model = request->model;
-    if (!identity_may(who, right_of(row, request), model))
-        return refuse(now, who, row->what, model, err);
+    enum right right = right_of(row, request);
+    if (!identity_may(who, right, model))
+        return refuse(now, who, row->what, right, model, err);
     *out = who;
     return STATUS_OK;
 }

@@ -135,9 +135,10 @@ static void texts_do_not_tell_models_apart(void **state)
     ask(all, NOBODY, REQUEST_INFER, "mine-1", &err);
     assert_string_equal(err.text, "inferences of model 'mine-1': a token is needed for this");
     ask(all, TEAM, REQUEST_INFER, "other", &err);
-    assert_string_equal(err.text, "inferences of model 'other': 'team' has no right to this");
+    assert_string_equal(
+        err.text, "inferences of model 'other': 'team' lacks the right 'infer' to this model");
     ask(all, TEAM, REQUEST_SERVER_STATUS, "", &err);
-    assert_string_equal(err.text, "the server's status: 'team' has no right to this");
+    assert_string_equal(err.text, "the server's status: 'team' lacks the right 'status'");
     ask(all, WRONG, REQUEST_INFER, "mine-1", &err);
     assert_string_equal(err.text, "the token is not known");
 }
