@@ -102,7 +102,7 @@ static void visit_binary(struct rewrite *rw, uint32_t node)
         if (!constant_uniform(rw, rw_input(rw, node, i), &c) ||
             ir_tensor_is_constant(ir_tensor(rw->graph, x)))
             continue;
-        if (!shape_equal(&ir_tensor(rw->graph, x)->shape, &ir_tensor(rw->graph, y)->shape))
+        if (!rw_same_shape(rw, x, y))
             rw_near_miss(rw, "%s broadcasts its input", ir_node(rw->graph, node)->name);
         else
             with_number(rw, node, x, c, i == 0);

@@ -155,6 +155,10 @@ static void visit(struct rewrite *rw, uint32_t node)
                      2.0 * (double)(scale * factor));
         return;
     }
+    if (!rw_same_shape(rw, x, rw_output(rw, node))) {
+        rw_near_miss(rw, "%s broadcasts its input", ir_node(rw->graph, node)->name);
+        return;
+    }
     match_part(&m, node);
     match_done(rw, &m, node, ir_unary_name(func));
     rw_become_unary(rw, node, x, func, (struct unary_args){0});

@@ -102,6 +102,10 @@ static struct shape normalised_shape(const struct rewrite *rw, uint32_t x, uint3
 static void become_norm(struct rewrite *rw, struct match *m, uint32_t node, uint32_t x,
                         uint32_t axis, bool rms, float epsilon)
 {
+    if (!rw_same_shape(rw, x, rw_output(rw, node))) {
+        rw_near_miss(rw, "%s broadcasts its input", ir_node(rw->graph, node)->name);
+        return;
+    }
     struct shape inner = normalised_shape(rw, x, axis);
     enum dtype dtype = ir_tensor(rw->graph, x)->dtype;
     void *data;
@@ -202,7 +206,8 @@ static void visit_affine(struct rewrite *rw, uint32_t node, bool is_scale)
             continue;
         uint32_t axis = (uint32_t)ir_attr_int(ir_node(rw->graph, norm), IR_ATTR_AXIS);
         struct shape inner = normalised_shape(rw, y, axis);
-        uint32_t operand = fitting(rw, rw_input(rw, node, 1 - i), &inner);
+        bool whole = rw_same_shape(rw, y, rw_output(rw, node));
+        uint32_t operand = whole ? fitting(rw, rw_input(rw, node, 1 - i), &inner) : IR_NONE;
         if (operand == IR_NONE) {
             rw_near_miss(rw, "%s: the operand is no %s of %s", ir_node(rw->graph, node)->name,
                          is_scale ? "scale" : "bias", ir_node(rw->graph, norm)->name);

@@ -207,6 +207,11 @@ bool rw_linear(const struct rewrite *rw, uint32_t node, float *scale, float *shi
     return true;
 }
 
+bool rw_same_shape(const struct rewrite *rw, uint32_t a, uint32_t b)
+{
+    return shape_equal(&ir_tensor(rw->graph, a)->shape, &ir_tensor(rw->graph, b)->shape);
+}
+
 bool rw_is_float(const struct rewrite *rw, uint32_t tensor)
 {
     enum dtype dtype = ir_tensor(rw->graph, tensor)->dtype;

@@ -74,6 +74,10 @@ bool rw_is_stepped(const struct rewrite *rw, uint32_t tensor);
 /* Says whether the type is fp32, fp16 or bf16, for which arithmetic may be rearranged in fp32. */
 bool rw_is_float(const struct rewrite *rw, uint32_t tensor);
 
+/* Says whether both tensors have the same shape. A constant with more dimensions than the other
+ * operand of a BINARY gives the result more, too: a node that takes over such a result must ask. */
+bool rw_same_shape(const struct rewrite *rw, uint32_t a, uint32_t b);
+
 /* --- edits --- */
 
 /* Makes every reader of `from` read `to`, which has the same type. False, with nothing changed, if

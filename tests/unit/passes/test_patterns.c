@@ -167,6 +167,17 @@ static const struct rewrite_case cases[] = {
      "k = binary \"k\" (x, j) func=mul\n"
      "output e\noutput g\noutput k\n",
      NULL, "e is 1.5 GELU"},
+    {"gelu by tanh of a cube with more dimensions: not", "fuse_gelu",
+     "input x FP32[2,30]\n"
+     "p = binary \"Pow\" (x, three FP32[1,1,1]=3) func=pow\n"
+     "q = unary \"MulP\" (p) func=linear alpha=0.044715 beta=0\n"
+     "s = binary \"AddX\" (x, q) func=add\n"
+     "t = unary \"MulS\" (s) func=linear alpha=0.7978845608 beta=0\n"
+     "u = unary \"Tanh\" (t) func=tanh\n"
+     "v = unary \"Add1\" (u) func=linear alpha=0.5 beta=0.5\n"
+     "y = binary \"Mul\" (x, v) func=mul\n"
+     "output y\n",
+     NULL, "Mul broadcasts its input"},
     {"gelu by tanh: 0.5 x (1 + tanh(0.798 (x + 0.0447 x^3)))", GELU,
      "input x FP32[2,30]\n"
      "p = binary \"Pow\" (x, three FP32[]=3) func=pow\n"
@@ -390,6 +401,23 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,3,8] = binary \"Mul\" (q, scale FP32[3,1]) func=mul\n"
      "output y\n",
      "the operand is no scale"},
+    {"a scale or a bias with more dimensions than the norm: not", "fuse_layer_norm",
+     "input x FP32[2,8]\n"
+     "n = layer_norm \"LN\" (x, one FP32[8]=1) axis=1\n"
+     "a = binary \"Mul\" (n, s FP32[1,1,8]) func=mul\n"
+     "n2 = layer_norm \"LN2\" (x, one) axis=1\n"
+     "b = binary \"Add\" (t FP32[1,1,8], n2) func=add\n"
+     "output a\noutput b\n",
+     NULL, "Add: the operand is no bias of LN2"},
+    {"a root by a power of more dimensions makes no norm", "fuse_layer_norm",
+     "input x FP32[2,8]\n"
+     "p = binary \"Sq\" (x, x) func=mul\n"
+     "v = reduce \"Mean\" (p) func=1 axes=1\n"
+     "e = unary \"Add\" (v) func=linear alpha=1 beta=1e-5\n"
+     "s = binary \"Root\" (e, half FP32[1,1,1]=0.5) func=pow\n"
+     "q = binary \"Div\" (x, s) func=div\n"
+     "output q\n",
+     NULL, "Div broadcasts its input"},
     {"a second scale and a second bias: not", "fuse_layer_norm",
      "input x FP32[2,3,8]\n"
      "n = layer_norm \"LN\" (x, scale FP32[8]) axis=2\n"
