@@ -5,8 +5,11 @@
  *
  *   x + c, x - c, c - x, x * c, x / c, -x   LINEAR           a (c x + d) + b  one LINEAR
  *   x ^ 2   x * x      x ^ 0.5  SQRT        x ^ -1  RECIPROCAL
- *   max(x, c), min(x, c), clips in a row    CLIP             clip to [0, inf)  RELU
+ *   min(max(x, b), c), clips in a row  CLIP     max(x, 0), clip to [0, inf)  RELU
  *   prelu(x, c)  LEAKY_RELU
+ *
+ * A maximum or a minimum alone stays what it is, unless it is RELU: the other bound of a CLIP would
+ * be finite, and an infinite x would become that bound.
  *
  * The pass takes only fp32, fp16 and bf16, because a parameter is an fp32 number. Where a step
  * function reads the result, it does nothing that changes a rounding.
@@ -53,6 +56,54 @@ static bool is_power_of_two(float c)
     return fabsf(frexpf(c, &exponent)) == 0.5f;
 }
 
+/* The node that makes `y` as the maximum or the minimum (`func`) of x, of the shape of y, and the
+ * finite number `c`, if no other node reads y; else IR_NONE. */
+static uint32_t bounded(const struct rewrite *rw, uint32_t y, enum ir_binary func, uint32_t *x,
+                        float *c)
+{
+    uint32_t node = rw_made_by_binary(rw, y, func);
+    if (node == IR_NONE || rw_uses(rw, y) != 1)
+        return IR_NONE;
+    for (uint32_t i = 0; i < 2; i++) {
+        *x = rw_input(rw, node, 1 - i);
+        if (constant_uniform(rw, rw_input(rw, node, i), c) && isfinite(*c) &&
+            rw_same_shape(rw, *x, y))
+            return node;
+    }
+    return IR_NONE;
+}
+
+static void merge_bounds(struct rewrite *rw, uint32_t first, uint32_t node, uint32_t x,
+                         struct unary_args bounds)
+{
+    rw_set_name(rw, node, ir_node(rw->graph, first)->name, ir_node(rw->graph, node)->name);
+    become_plain(rw, node, x, IR_UNARY_CLIP, bounds);
+}
+
+/* Rewrites the maximum or the minimum of y and the number `c`. */
+static void bound(struct rewrite *rw, uint32_t node, uint32_t y, float c, bool is_max)
+{
+    uint32_t x, clip = rw_made_by_unary(rw, y, IR_UNARY_CLIP);
+    uint32_t relu = rw_made_by_unary(rw, y, IR_UNARY_RELU);
+    float other;
+    if (!isfinite(c))
+        return;
+    uint32_t first = bounded(rw, y, is_max ? IR_BINARY_MIN : IR_BINARY_MAX, &x, &other);
+    if (first != IR_NONE && (is_max ? c <= other : other <= c)) {
+        merge_bounds(rw, first, node, x, (struct unary_args){fminf(c, other), fmaxf(c, other), 0});
+    } else if (clip != IR_NONE && rw_uses(rw, y) == 1) {
+        struct unary_args in = rw_unary_args(ir_node(rw->graph, clip));
+        struct unary_args max = {fmaxf(in.alpha, c), fmaxf(in.beta, c), 0};
+        struct unary_args min = {fminf(in.alpha, c), fminf(in.beta, c), 0};
+        if (in.alpha <= in.beta)
+            merge_bounds(rw, clip, node, rw_input(rw, clip, 0), is_max ? max : min);
+    } else if (relu != IR_NONE && rw_uses(rw, y) == 1 && !is_max && c >= 0) {
+        merge_bounds(rw, relu, node, rw_input(rw, relu, 0), (struct unary_args){0, c, 0});
+    } else if (is_max && c == 0) {
+        become_plain(rw, node, y, IR_UNARY_RELU, (struct unary_args){0});
+    }
+}
+
 /* Rewrites a function of x and the number `c`; with `swapped`, of `c` and x. */
 static void with_number(struct rewrite *rw, uint32_t node, uint32_t x, float c, bool swapped)
 {
@@ -75,10 +126,10 @@ static void with_number(struct rewrite *rw, uint32_t node, uint32_t x, float c, 
             become_linear(rw, node, x, 1 / c, 0);
         break;
     case IR_BINARY_MAX:
-        become_plain(rw, node, x, IR_UNARY_CLIP, (struct unary_args){c, FLT_MAX, 0});
+        bound(rw, node, x, c, true);
         break;
     case IR_BINARY_MIN:
-        become_plain(rw, node, x, IR_UNARY_CLIP, (struct unary_args){-FLT_MAX, c, 0});
+        bound(rw, node, x, c, false);
         break;
     case IR_BINARY_POW:
         if (!swapped)
@@ -131,6 +182,25 @@ static void merge_linear(struct rewrite *rw, uint32_t node)
     become_linear(rw, node, x, both, sum);
 }
 
+/* Does a maximum or a minimum with a number within the clip that reads it. */
+static bool clip_of_bounded(struct rewrite *rw, uint32_t node, struct unary_args args)
+{
+    uint32_t x, y = rw_input(rw, node, 0);
+    float c;
+    uint32_t max = bounded(rw, y, IR_BINARY_MAX, &x, &c);
+    uint32_t min = max != IR_NONE ? IR_NONE : bounded(rw, y, IR_BINARY_MIN, &x, &c);
+    if ((max == IR_NONE && min == IR_NONE) || !(args.alpha <= args.beta))
+        return false;
+    if (max != IR_NONE)
+        args.alpha = fminf(fmaxf(c, args.alpha), args.beta);
+    else
+        args.beta = fminf(fmaxf(c, args.alpha), args.beta);
+    args.alpha = fmaxf(args.alpha, -FLT_MAX);
+    args.beta = fminf(args.beta, FLT_MAX);
+    merge_bounds(rw, max != IR_NONE ? max : min, node, x, args);
+    return true;
+}
+
 static void merge_clip(struct rewrite *rw, uint32_t node)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
@@ -143,13 +213,11 @@ static void merge_clip(struct rewrite *rw, uint32_t node)
                                   fminf(fmaxf(inner.beta, args.alpha), args.beta), 0};
         if (inner.alpha > inner.beta || args.alpha > args.beta)
             return;
-        uint32_t x = rw_input(rw, clip, 0);
-        rw_set_name(rw, node, ir_node(rw->graph, clip)->name, n->name);
-        become_plain(rw, node, x, IR_UNARY_CLIP, both);
+        merge_bounds(rw, clip, node, rw_input(rw, clip, 0), both);
     } else if (relu != IR_NONE && args.alpha >= 0 && args.alpha <= args.beta) {
-        uint32_t x = rw_input(rw, relu, 0);
-        rw_set_name(rw, node, ir_node(rw->graph, relu)->name, n->name);
-        become_plain(rw, node, x, IR_UNARY_CLIP, args);
+        merge_bounds(rw, relu, node, rw_input(rw, relu, 0), args);
+    } else if (clip_of_bounded(rw, node, args)) {
+        return;
     } else if (args.alpha == 0 && args.beta >= FLT_MAX) {
         become_plain(rw, node, rw_input(rw, node, 0), IR_UNARY_RELU, args);
     } else if (!ir_attr(n, IR_ATTR_ALPHA) || !ir_attr(n, IR_ATTR_BETA) || !isfinite(args.alpha) ||

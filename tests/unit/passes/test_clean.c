@@ -405,6 +405,45 @@ static const struct rewrite_case cases[] = {
      "output e\n"
      "output f\n",
      NULL},
+    {"a maximum or a minimum alone, of finite numbers or not", "fold_scalars",
+     "input x FP32[20]\n"
+     "a = binary \"max\" (x, k FP32[]=0.5) func=max\n"
+     "b = binary \"min\" (z FP32[]=0, x) func=min\n"
+     "c = unary \"relu\" (x) func=relu\n"
+     "d = binary \"above\" (c, k) func=max\n"
+     "e = unary \"clip\" (x) func=clip alpha=-1 beta=1\n"
+     "f = binary \"inf\" (e, i FP32[]=inf) func=min\n"
+     "output a\noutput b\noutput d\noutput f\n",
+     NULL, NULL},
+    {"both bounds, in other spellings", "fold_scalars",
+     "input x FP32[20]\n"
+     "a = binary \"relu\" (x, z FP32[]=0) func=max\n"
+     "b = binary \"max\" (l FP32[]=-0.25, x) func=max\n"
+     "c = binary \"min\" (h FP32[]=0.5, b) func=min\n"
+     "d = unary \"relu2\" (x) func=relu\n"
+     "e = binary \"six\" (d, h) func=min\n"
+     "f = binary \"low\" (x, l) func=max\n"
+     "g = unary \"clip\" (f) func=clip alpha=-0.5 beta=0.75\n"
+     "h1 = binary \"high\" (x, h) func=min\n"
+     "h2 = unary \"clip2\" (h1) func=clip alpha=-0.5\n"
+     "i1 = unary \"clip3\" (x) func=clip alpha=-0.5 beta=0.75\n"
+     "i2 = binary \"max3\" (i1, l) func=max\n"
+     "output a\noutput c\noutput e\noutput g\noutput h2\noutput i2\n",
+     "input x FP32[20]\n"
+     "a FP32[20] = unary \"relu\" (x) func=relu\n"
+     "c FP32[20] = unary \"max + min\" (x) func=clip alpha=-0.25 beta=0.5\n"
+     "e FP32[20] = unary \"relu2 + six\" (x) func=clip alpha=0 beta=0.5\n"
+     "g FP32[20] = unary \"low + clip\" (x) func=clip alpha=-0.25 beta=0.75\n"
+     "h2 FP32[20] = unary \"high + clip2\" (x) func=clip alpha=-0.5 beta=0.5\n"
+     "i2 FP32[20] = unary \"clip3 + max3\" (x) func=clip alpha=-0.25 beta=0.75\n"
+     "output a\noutput c\noutput e\noutput g\noutput h2\noutput i2\n",
+     NULL},
+    {"bounds that cross: not", "fold_scalars",
+     "input x FP32[20]\n"
+     "a = binary \"max\" (x, h FP32[]=0.5) func=max\n"
+     "b = binary \"min\" (a, l FP32[]=-0.25) func=min\n"
+     "output b\n",
+     NULL, NULL},
     {"linear after linear", "fold_scalars",
      "input x FP32[2]\n"
      "a = unary \"a\" (x) func=linear alpha=2 beta=1\n"
