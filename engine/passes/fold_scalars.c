@@ -168,6 +168,14 @@ static uint32_t before(const struct rewrite *rw, uint32_t node, enum ir_unary fu
     return first != IR_NONE && rw_uses(rw, x) == 1 ? first : IR_NONE;
 }
 
+/* Says whether a number is added only to be taken away again, which rounds what is between: with
+ * 1.5 * 2^23 to whole numbers. `moved` is the first shift in units of the result, which is
+ * scale * x + shift. A shift that is only a little larger than the result rounds for nobody. */
+static bool is_to_round(float moved, float scale, float shift)
+{
+    return fabsf(moved) > 4096 * fmaxf(fabsf(scale), fabsf(shift));
+}
+
 static void merge_linear(struct rewrite *rw, uint32_t node)
 {
     float scale, shift, first_scale, first_shift;
@@ -177,6 +185,11 @@ static void merge_linear(struct rewrite *rw, uint32_t node)
     float both = scale * first_scale, sum = scale * first_shift + shift;
     if (!isfinite(both) || !isfinite(sum) || rw_is_stepped(rw, rw_output(rw, node)))
         return;
+    if (is_to_round(scale * first_shift, both, sum)) {
+        rw_near_miss(rw, "%s + %s: they round", ir_node(rw->graph, first)->name,
+                     ir_node(rw->graph, node)->name);
+        return;
+    }
     uint32_t x = rw_input(rw, first, 0);
     rw_set_name(rw, node, ir_node(rw->graph, first)->name, ir_node(rw->graph, node)->name);
     become_linear(rw, node, x, both, sum);

@@ -43,7 +43,7 @@ static void absorb_scaled(struct rewrite *rw, const struct weighted *w, uint32_t
 static void linear_behind(struct rewrite *rw, uint32_t node, float scale, float shift)
 {
     struct weighted w;
-    if (!weighted_find(rw, rw_input(rw, node, 0), &w))
+    if (!weighted_find(rw, rw_input(rw, node, 0), &w) || rw_shift_rounds(shift))
         return;
     if (weighted_has_constants(rw, w.node)) {
         float *s = fill(rw, w.channels, scale), *t = fill(rw, w.channels, shift);
@@ -134,7 +134,8 @@ static bool linear_before(struct rewrite *rw, const struct weighted *w, uint32_t
 {
     float scale, shift;
     bool product = ir_node(rw->graph, w->node)->op == IR_OP_MATMUL; /* has an ALPHA for scales */
-    if (!rw_linear(rw, before, &scale, &shift) || !isfinite(scale) || !isfinite(shift))
+    if (!rw_linear(rw, before, &scale, &shift) || !isfinite(scale) || !isfinite(shift) ||
+        rw_shift_rounds(shift))
         return false;
     if (shift != 0 && !weighted_can_shift_input(rw, w)) {
         rw_near_miss(rw, "%s + %s: what is padded would not be shifted",

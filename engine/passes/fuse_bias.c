@@ -46,7 +46,8 @@ static void visit_sum(struct rewrite *rw, uint32_t node, bool subtract)
 static void visit_linear(struct rewrite *rw, uint32_t node, float shift)
 {
     struct weighted w;
-    if (!weighted_find(rw, rw_input(rw, node, 0), &w) || !weighted_has_plain_bias(rw, w.node))
+    if (!weighted_find(rw, rw_input(rw, node, 0), &w) || !weighted_has_plain_bias(rw, w.node) ||
+        rw_shift_rounds(shift))
         return;
     float *values = calloc(MAX(w.channels, 1), sizeof(*values));
     if (!values) {

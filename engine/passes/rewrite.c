@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,11 @@ bool rw_linear(const struct rewrite *rw, uint32_t node, float *scale, float *shi
     *scale = args.alpha;
     *shift = args.beta;
     return true;
+}
+
+bool rw_shift_rounds(float shift)
+{
+    return fabsf(shift) > 0x1p16F; /* biases of networks are far below */
 }
 
 bool rw_same_shape(const struct rewrite *rw, uint32_t a, uint32_t b)

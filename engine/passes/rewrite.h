@@ -67,6 +67,10 @@ struct unary_args rw_unary_args(const struct ir_node *node);
 /* True if the node is a UNARY LINEAR without epilogue: y = scale * x + shift. */
 bool rw_linear(const struct rewrite *rw, uint32_t node, float *scale, float *shift);
 
+/* Says whether a shift is so large that adding it may be meant to round, as x + 1.5 * 2^23 does:
+ * then it must be added to the result of what is before it, as a step of its own. */
+bool rw_shift_rounds(float shift);
+
 /* Says whether a function that jumps (floor, a comparison, a cast to integers) reads the tensor:
  * then a different rounding may matter, as in floor(index / width). False for new tensors. */
 bool rw_is_stepped(const struct rewrite *rw, uint32_t tensor);

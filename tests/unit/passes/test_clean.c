@@ -453,6 +453,24 @@ static const struct rewrite_case cases[] = {
      "y FP32[2] = unary \"a + b\" (x) func=linear alpha=6 beta=2\n"
      "output y\n",
      NULL},
+    {"a number that comes and goes to round: not", "fold_scalars fold_scale fuse_bias",
+     "input x FP32[2,4]\n"
+     "a = unary \"a\" (x) func=linear alpha=3 beta=12582912\n"
+     "b = unary \"b\" (a) func=linear alpha=1 beta=-12582912\n"
+     "m = matmul \"m\" (b, w FP32[4,3])\n"
+     "c = unary \"c\" (m) func=linear alpha=1 beta=12582912\n"
+     "y = unary \"d\" (c) func=linear alpha=2 beta=-25165824\n"
+     "output y\n",
+     NULL, "a + b: they round"},
+    {"a number that comes and goes, but is not large", "fold_scalars",
+     "input x FP32[2]\n"
+     "a = unary \"a\" (x) func=linear alpha=1 beta=128\n"
+     "y = unary \"b\" (a) func=linear alpha=0.5 beta=-64\n"
+     "output y\n",
+     "input x FP32[2]\n"
+     "y FP32[2] = unary \"a + b\" (x) func=linear alpha=0.5 beta=0\n"
+     "output y\n",
+     NULL},
     {"linear after linear that another one reads", "fold_scalars",
      "input x FP32[2]\n"
      "a = unary \"a\" (x) func=linear alpha=2 beta=1\n"
