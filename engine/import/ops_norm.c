@@ -77,9 +77,15 @@ void map_batch_norm(struct mapper *m)
         batch_norm_by_itself(m, inputs, dtype);
         return;
     }
+    /* A vector is one channel, of as many instances. */
+    const struct shape shape = *map_shape(m, inputs[0]);
+    const struct shape column = {.rank = 2, .dim = {shape.dim[0], 1}};
+    if (shape.rank == 1)
+        inputs[0] = emit_reshape(m, inputs[0], &column);
     uint32_t node = emit_begin(m, IR_OP_BATCH_NORM, ARRAY_LEN(inputs), inputs);
     emit_float(m, node, IR_ATTR_EPSILON, map_attr_float(m, "epsilon", 1e-5f));
-    map_out(m, 0, emit_cast(m, emit_end(m, node), dtype));
+    uint32_t y = emit_cast(m, emit_end(m, node), dtype);
+    map_out(m, 0, shape.rank == 1 ? emit_reshape(m, y, &shape) : y);
 }
 
 uint32_t emit_instance_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t bias,
@@ -154,6 +160,46 @@ uint32_t emit_layer_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t 
     return emit_end(m, node);
 }
 
+static bool broadcasts_to(const struct mapper *m, uint32_t tensor, const struct shape *to)
+{
+    struct shape r;
+    return shape_broadcast(map_shape(m, tensor), to, &r) && shape_equal(&r, to);
+}
+
+/* The dimensions of x from `axis` on. */
+static struct shape inner_of(const struct mapper *m, uint32_t x, uint32_t axis)
+{
+    const struct shape *shape = map_shape(m, x);
+    struct shape inner = {.rank = shape->rank - MIN(axis, shape->rank)};
+    for (uint32_t d = 0; d < inner.rank; d++)
+        inner.dim[d] = shape->dim[axis + d];
+    return inner;
+}
+
+/* Says whether the scale or the bias varies along dimensions before `axis`, where a LAYER_NORM has
+ * one for all. It broadcasts to x; what does not is left to the node that refuses it. */
+static bool is_wide(const struct mapper *m, uint32_t tensor, uint32_t x, uint32_t axis)
+{
+    struct shape inner = inner_of(m, x, axis);
+    return tensor != IR_NONE && !broadcasts_to(m, tensor, &inner) &&
+           broadcasts_to(m, tensor, map_shape(m, x));
+}
+
+/* The norm with such a scale or bias behind it. */
+static uint32_t wide_layer_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t bias,
+                                uint32_t axis, float epsilon)
+{
+    struct shape inner = inner_of(m, x, axis);
+    bool wide_scale = is_wide(m, scale, x, axis), wide_bias = is_wide(m, bias, x, axis);
+    if (!wide_scale && !wide_bias)
+        return emit_layer_norm(m, x, scale, bias, axis, epsilon);
+    uint32_t own =
+        wide_scale ? emit_expand(m, emit_scalar(m, map_dtype(m, scale), 1), &inner) : scale;
+    uint32_t y = emit_layer_norm(m, x, own, IR_NONE, axis, epsilon);
+    y = wide_scale ? emit_binary(m, IR_BINARY_MUL, y, scale) : y;
+    return bias == IR_NONE ? y : emit_binary(m, IR_BINARY_ADD, y, bias);
+}
+
 void map_layer_norm(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), scale = map_in(m, 1), bias = map_in_opt(m, 2);
@@ -162,7 +208,7 @@ void map_layer_norm(struct mapper *m)
     struct ints axes = {.n = 0};
     for (uint32_t d = axis; d < rank; d++)
         axes.v[axes.n++] = d;
-    map_out(m, 0, emit_layer_norm(m, x, scale, bias, axis, map_attr_float(m, "epsilon", 1e-5f)));
+    map_out(m, 0, wide_layer_norm(m, x, scale, bias, axis, map_attr_float(m, "epsilon", 1e-5f)));
     layer_statistics(m, x, &axes);
 }
 

@@ -73,6 +73,8 @@ static uint32_t emit_hardmax(struct mapper *m, uint32_t x, uint32_t axis)
 {
     enum dtype dtype = map_dtype(m, x);
     int64_t depth = map_shape(m, x)->dim[axis];
+    if (depth == 0)
+        return x; /* there is nothing to choose from, and no element */
     uint32_t index = emit_arg_reduce(m, x, 0, axis, false, false);
     uint32_t values[] = {emit_scalar(m, dtype, 0), emit_scalar(m, dtype, 1)};
     const struct shape one = {.rank = 1, .dim = {1}};

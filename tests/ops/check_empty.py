@@ -52,6 +52,7 @@ for x in [*EMPTY, ()]:
 for x in EMPTY:
     rank = len(x)
     CASES += [("Concat", [f32(*x), f32(*x)], {"axis": rank - 1}),
+              ("Hardmax", [f32(*x)], {}),
               ("Softmax", [f32(*x)], {"axis": 0}),
               ("Slice", [f32(*x), (i64(0),), (i64(9),), (i64(0),)], {}),
               ("Pad", [f32(*x), (i64(*[1] * 2 * rank),)], {}),

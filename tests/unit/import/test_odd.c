@@ -21,6 +21,14 @@ static const struct refusal odd[] = {
     {"BatchNormalization", 15, "h1,3,4 d3 d3 d3 d3", "", "cast batch_norm cast: FP16 [1,3,4]"},
     {"BatchNormalization", 15, "h1,3,4 h3 h3 x3 x3", "",
      "cast cast cast batch_norm cast: FP16 [1,3,4]"},
+    /* a vector is one channel */
+    {"BatchNormalization", 15, "x6 x1 x1 x1 x1", "", "reshape batch_norm reshape: FP32 [6]"},
+    /* a scale or a bias of more than the normalised dimensions */
+    {"LayerNormalization", 17, "x2,6,4,5 x6,1,5 x5", "",
+     "expand layer_norm binary binary: FP32 [2,6,4,5]"},
+    {"LayerNormalization", 17, "x2,4,5 x5 x4,1", "axis:-1", "layer_norm binary: FP32 [2,4,5]"},
+    {"LayerNormalization", 17, "h2,4,5 h1,4,5 h4,5", "axis:1",
+     "expand layer_norm binary binary: FP16 [2,4,5]"},
     {"RMSNormalization", 23, "d2,3 d3", "", "binary reduce unary unary binary binary: FP64 [2,3]"},
     /* windows */
     {"ConvTranspose", 11, "x1,2,5 x2,3,3 x3", "", "deconv: FP32 [1,3,7]"},
@@ -54,6 +62,7 @@ static const struct refusal odd[] = {
     {"NonZero", 13, "X0", "", "unary: INT64 [1,0]"},
     /* a vector has no dimension 1: opset 11 means the whole of it */
     {"Softmax", 11, "x5", "", "softmax: FP32 [5]"},
+    {"Hardmax", 13, "x2,0", "", "unary: FP32 [2,0]"},
     {"LogSoftmax", 11, "x5", "axis:0", "softmax: FP32 [5]"},
     {"OneHot", 11, "i3 s4 x2", "", "one_hot: FP32 [3,4]"},
     {"OneHot", 11, "b3 f4 x2", "", "one_hot: FP32 [3,4]"},
