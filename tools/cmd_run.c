@@ -216,7 +216,11 @@ static enum status check_shape(struct run *r, uint32_t index, const struct tenso
     if (!info(r)->batched || info(r)->ragged || axes->shared)
         return STATUS_OK;
     size_t n = (size_t)t->shape.dim[axes->batch];
-    if (n == 0 || (r->instances && n != r->instances))
+    if (n == 0)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "input '%s': no instances: dimension %u counts them, and is 0", b->name,
+                         axes->batch);
+    if (r->instances && n != r->instances)
         return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': %zu instances, others have %zu",
                          b->name, n, r->instances);
     r->instances = n;

@@ -142,6 +142,10 @@ static enum status count_instances(struct request_data *data, uint32_t wanted, s
     data->instances = data->batched && wanted ? wanted : 1;
     for (uint32_t i = 0; i < data->n && data->batched; i++) {
         const struct shape *s = &data->tensors[i].shape;
+        if (s->rank && s->dim[0] == 0)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "input '%s': no instances: its first dimension counts them, and is 0",
+                             data->names[i]);
         if (s->rank == 0 || s->dim[0] < 1 || s->dim[0] > UINT32_MAX)
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "input '%s': its first dimension must count instances",

@@ -78,6 +78,10 @@ static void check_attr(struct mapper *m, uint32_t index)
         map_invalid(m, "attribute '%s' is none of this op's", attr->name);
         return;
     }
+    if (attr->type == ONNX_ATTR_SPARSE_TENSOR || attr->type == ONNX_ATTR_SPARSE_TENSORS) {
+        map_refuse(m, "attribute '%s': sparse tensors are not supported", attr->name);
+        return;
+    }
     size_t n = strcspn(letters, " ");
     if (letter == 'i' && letters[0] == 'b')
         check_flag(m, attr);

@@ -12,7 +12,10 @@
 #include "base/checked.h"
 #include "onnx_subset.pb.h"
 
-enum { MAX_LIST = 1 << 24 /* numbers in one attribute */ };
+enum {
+    MAX_LIST = 1 << 24, /* numbers in one attribute */
+    MAX_DIMS = 32,      /* of a tensor that is read; one of more than SHAPE_MAX_RANK is refused */
+};
 
 /* Spans that a callback collects. */
 struct spans {
@@ -190,6 +193,9 @@ static enum status decode_entry(struct arena *arena, struct span body, struct on
 static enum status tensor_dims(const onnxpb_Tensor *message, struct onnx_tensor *tensor,
                                struct error *err)
 {
+    if (message->dims_count > SHAPE_MAX_RANK)
+        return error_set(err, STATUS_UNIMPLEMENTED, "tensor '%s': rank %u, the limit is %d",
+                         tensor->name, (unsigned)message->dims_count, SHAPE_MAX_RANK);
     tensor->shape.rank = message->dims_count;
     for (uint32_t d = 0; d < tensor->shape.rank; d++) {
         if (message->dims[d] < 0)
@@ -371,13 +377,16 @@ static enum status decode_shape(struct arena *arena, struct span body, struct on
                                 struct error *err)
 {
     struct spans dims;
-    onnxpb_Shape message = {.dim = into(&dims, arena, body, SHAPE_MAX_RANK)};
-    enum status status = decode_message(body, onnxpb_Shape_fields, &message, "shape", err);
-    for (uint32_t i = 0; !status && i < dims.n; i++)
-        status = decode_dim(arena, dims.items[i], &out->dims[i], err);
+    onnxpb_Shape message = {.dim = into(&dims, arena, body, MAX_DIMS)};
+    TRY(decode_message(body, onnxpb_Shape_fields, &message, "shape", err));
+    if (dims.n > SHAPE_MAX_RANK)
+        return error_set(err, STATUS_UNIMPLEMENTED, "rank %u, the limit is %d", dims.n,
+                         SHAPE_MAX_RANK);
+    for (uint32_t i = 0; i < dims.n; i++)
+        TRY(decode_dim(arena, dims.items[i], &out->dims[i], err));
     out->has_shape = true;
     out->rank = dims.n;
-    return status;
+    return STATUS_OK;
 }
 
 /* Leaves is_tensor false for a sequence, a map or an optional. */

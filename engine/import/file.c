@@ -58,7 +58,7 @@ enum status file_map_open(const char *path, size_t limit, struct file_map *out, 
     return STATUS_OK;
 }
 
-/* Says whether each component is a plain name; "a//b", "./a" and "a/" have no use in a model. */
+/* Says whether each component is a plain name; "a//b", "a/./b" and "a/" have no use in a model. */
 static bool location_ok(const char *location)
 {
     size_t len = strlen(location);
@@ -85,11 +85,14 @@ static enum status map_beneath(int folder, const char *location, struct file_map
 enum status file_map_open_beside(int folder, const char *location, struct file_map *out,
                                  struct error *err)
 {
-    if (!location_ok(location))
+    /* Some tools write "./weights.bin". */
+    const char *path = strncmp(location, "./", 2) ? location : location + 2;
+    if (!location_ok(path))
         return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "external data at '%s': expected a path below the model's folder",
+                         "external data at '%s': expected a path below the model's folder, of "
+                         "plain names",
                          location);
-    enum status status = map_beneath(folder, location, out, err);
+    enum status status = map_beneath(folder, path, out, err);
     if (status)
         error_prefix(err, "external data");
     return status;

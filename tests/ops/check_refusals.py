@@ -156,6 +156,9 @@ UNSUPPORTED = {
     "with statistics for each place (spatial = 0)":
         model("BatchNormalization", [image] + [(F, [2])] * 4, {"spatial": 0}, opset=7),
     "p = 3": model("LpNormalization", [x], {"p": 3}),
+    "sparse tensors are not supported":
+        model("Constant", [], {"sparse_value": helper.make_sparse_tensor(
+            helper.make_tensor("", F, [1], [2.0]), helper.make_tensor("", I, [1], [4]), [2, 3])}),
     "an output shape smaller than the one its window gives":
         model("MaxUnpool", [image, (I, [1, 2, 6, 6]), "n"], {"kernel_shape": [2, 2],
                                                              "strides": [2, 2]},

@@ -124,6 +124,27 @@ static void names_are_bounded_text(void **state)
     assert_refused(&model, "zero byte");
 }
 
+static void assert_too_many_dimensions(const struct wire *graph, const char *text)
+{
+    struct wire model;
+    struct error err = {.text = ""};
+    wire_model(&model, graph, 13);
+    assert_int_equal(open_bytes(&model, &err), STATUS_UNIMPLEMENTED);
+    if (!strstr(err.text, text))
+        fail_msg("'%s' does not say '%s'", err.text, text);
+}
+
+static void more_dimensions_than_eight_are_no_damage(void **state)
+{
+    (void)state;
+    static const int64_t ones[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+    struct wire input = {.n = 0}, constant = {.n = 0};
+    wire_input(&input, "x", 1, 9, ones);
+    assert_too_many_dimensions(&input, "'x': rank 9, the limit is 8");
+    wire_constant(&constant, "w", 1, 9, ones, ones, sizeof(float));
+    assert_too_many_dimensions(&constant, "'w': rank 9, the limit is 8");
+}
+
 static void what_is_no_model_is_refused(void **state)
 {
     (void)state;
@@ -248,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_single_field_given_twice_is_refused),
         cmocka_unit_test(a_string_of_another_wire_type_is_refused),
         cmocka_unit_test(names_are_bounded_text),
+        cmocka_unit_test(more_dimensions_than_eight_are_no_damage),
         cmocka_unit_test(what_is_no_model_is_refused),
         cmocka_unit_test(r5_nesting_needs_no_stack),
         cmocka_unit_test(r14_each_place_lies_in_the_file),

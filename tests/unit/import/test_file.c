@@ -98,6 +98,8 @@ static void files_beside_the_model_are_mapped(void **state)
 {
     assert_holds(*state, "w.bin", "weights");
     assert_holds(*state, "data/w.bin", "more");
+    assert_holds(*state, "./w.bin", "weights");
+    assert_holds(*state, "./data/w.bin", "more");
     assert_holds(*state, "empty", "");
     assert_holds(*state, ".w", "hidden"); /* these are names like any other */
     assert_holds(*state, "..w", "twice");
@@ -117,7 +119,12 @@ static void r13_paths_stay_below_the_model(void **state)
     assert_refused(p, "");
     assert_refused(p, "/");
     assert_refused(p, "data//w.bin");
-    assert_refused(p, "./w.bin");
+    assert_refused(p, "./");
+    assert_refused(p, "./.");
+    assert_refused(p, "././w.bin");
+    assert_refused(p, ".//w.bin");
+    assert_refused(p, "./../secret");
+    assert_refused(p, "data/./w.bin");
     assert_refused(p, "no_such_file");
     char large[2048];
     memset(large, 'a', sizeof(large) - 1);

@@ -489,6 +489,9 @@ class Offline(unittest.TestCase):
                       self.run_it(*at, f"imgae={bad}", code=1))
         self.assertIn("it has 'probabilities'\n",
                       self.run_it(*at[:-1], "--check", f"y={bad}", code=1))
+        write_npy(bad, (0, 1, 8, 8), [])
+        self.assertIn("no instances: dimension 0 counts them, and is 0",
+                      self.run_it(*at, f"image={bad}", code=1))
         self.run_it(*at, "image=/nowhere.npy", code=1)
         self.run_it(*at, "image", code=1)
 
