@@ -510,6 +510,26 @@ static enum status decode_opsets(struct onnx_model *model, const struct spans *l
     return STATUS_OK;
 }
 
+/* Functions of the model are known by name alone, for refusals. */
+static enum status decode_functions(struct onnx_model *model, const struct spans *list,
+                                    struct error *err)
+{
+    model->functions = arena_array(model->arena, list->n, sizeof(*model->functions));
+    if (!model->functions)
+        return error_no_memory(err, "the model's structure");
+    for (uint32_t i = 0; i < list->n; i++) {
+        struct spans name, domain;
+        struct onnx_function *function = &model->functions[i];
+        onnxpb_Function message = {.name = into(&name, model->arena, list->items[i], 1),
+                                   .domain = into(&domain, model->arena, list->items[i], 1)};
+        TRY(decode_message(list->items[i], onnxpb_Function_fields, &message, "function", err));
+        TRY(text_of(model->arena, only(&name), "function name", &function->name, err));
+        TRY(text_of(model->arena, only(&domain), "function domain", &function->domain, err));
+    }
+    model->n_functions = list->n;
+    return STATUS_OK;
+}
+
 /* Every exporter begins a file with the version of the format, which is field 1. A file that begins
  * with anything else and does not decode either is not a damaged model but another kind of file. */
 static enum status not_onnx(struct span bytes, struct error *err)
@@ -522,10 +542,11 @@ static enum status not_onnx(struct span bytes, struct error *err)
 
 enum status decode_model(struct onnx_model *model, struct error *err)
 {
-    struct spans graph, opsets;
+    struct spans graph, opsets, functions;
     onnxpb_Model message = {
         .graph = into(&graph, model->arena, model->bytes, 1),
         .opset_import = into(&opsets, model->arena, model->bytes, ONNX_MAX_OPSETS),
+        .functions = into(&functions, model->arena, model->bytes, ONNX_MAX_FUNCTIONS),
     };
     enum status status = decode_message(model->bytes, onnxpb_Model_fields, &message, "model", err);
     if (status == STATUS_INVALID_ARGUMENT && model->bytes.data[0] != (1 << 3 | PB_WT_VARINT))
@@ -534,6 +555,7 @@ enum status decode_model(struct onnx_model *model, struct error *err)
     if (!graph.n)
         return error_set(err, STATUS_INVALID_ARGUMENT, "not an ONNX file: it has no graph");
     TRY(decode_opsets(model, &opsets, err));
+    TRY(decode_functions(model, &functions, err));
     model->graph.body = only(&graph);
     for (struct onnx_graph *g = &model->graph; g; g = g->next)
         TRY(decode_graph(model, g, err));

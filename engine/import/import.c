@@ -240,6 +240,16 @@ static int64_t opset_of(const struct onnx_model *model, const char *domain)
     return domain[0] ? 0 : 1;
 }
 
+/* Says whether the node calls a function that the file itself defines. */
+static bool is_function(const struct onnx_model *model, const struct onnx_node *node)
+{
+    for (uint32_t i = 0; i < model->n_functions; i++)
+        if (!strcmp(model->functions[i].name, node->op) &&
+            !strcmp(model->functions[i].domain, node->domain))
+            return true;
+    return false;
+}
+
 static const char *label_of(struct mapper *m, const struct onnx_node *node, uint32_t index)
 {
     struct arena *arena = m->graph->arena;
@@ -292,6 +302,11 @@ void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t ind
         map_check_form(m);
     else if (other)
         map_refuse(m, "this op is supported from opset %d to %d", other->first, other->last);
+    else if (is_function(m->model, node))
+        map_refuse(m,
+                   "'%s' of domain '%s' is a function of the model; inline it, e.g. by "
+                   "onnx.inliner.inline_local_functions",
+                   node->op, node->domain);
     else if (node->domain[0] && map_domain_known(node->domain))
         map_refuse(m, "this op of domain '%s' is not supported", node->domain);
     else if (node->domain[0])

@@ -21,6 +21,7 @@ enum {
     ONNX_MAX_NAME = 4096,
     ONNX_MAX_ATTRS = 128,         /* of one node */
     ONNX_MAX_OPSETS = 64,         /* of one model */
+    ONNX_MAX_FUNCTIONS = 1 << 16, /* of one model */
     ONNX_MAX_VALUES = 1 << 20,    /* initializers, and inputs or outputs of a graph */
     ONNX_MAX_EXTERNAL_FILES = 64, /* of one model */
     ONNX_MAX_DEPTH = 8,           /* of graphs within graphs */
@@ -153,6 +154,11 @@ struct onnx_opset {
     int64_t version;
 };
 
+/* A function of the model, which nodes call as an op; only its name is read. */
+struct onnx_function {
+    const char *name, *domain;
+};
+
 struct onnx_external {
     const char *location;
     struct file_map map;
@@ -166,8 +172,9 @@ struct onnx_model {
     struct span bytes;
     struct span store; /* of a tail: what its tensors' external data points into */
     int64_t ir_version;
-    uint32_t n_opsets, n_external;
+    uint32_t n_opsets, n_external, n_functions;
     struct onnx_opset *opsets;
+    struct onnx_function *functions;
     struct onnx_graph graph;
     struct onnx_graph *last;        /* the end of the list that begins with `graph` */
     const char **initializer_names; /* the names of `graph`'s initializers, sorted */

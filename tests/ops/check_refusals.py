@@ -376,12 +376,18 @@ def graph_level():
     j = model("QuantizeLinear", [x, (F, []), "zero"])
     j.graph.input.append(helper.make_tensor_value_info("z", F, []))
     j.graph.node.insert(0, helper.make_node("Cast", ["z"], ["zero"], **to))
+    k = model("Foo", [x], domain="my")
+    k.functions.append(helper.make_function("my", "Bar", ["a"], ["b"], [], []))
+    k.functions.append(helper.make_function("my", "Foo", ["a"], ["b"],
+                                            [helper.make_node("Neg", ["a"], ["b"])],
+                                            [helper.make_opsetid("", 21)]))
     h = model("Neg", ["s"], held=[helper.make_tensor("s", T.STRING, [1], [b"s"])])
     return {"input 'x0' is not a tensor": a, "input 'x0' has element type STRING (8)": b,
             "input 'x0' has no shape": c, "opset 99, the newest that is known is": d,
             "more than 64 inputs": e, "more than 64 outputs": f, "sparse initializers": g,
             "tensor 's': element type STRING (8)": h, "output 'y' has element type": i,
-            "a zero point in FP8 that is computed": j}
+            "a zero point in FP8 that is computed": j,
+            "'Foo' of domain 'my' is a function of the model; inline it": k}
 
 
 def refuse_texts():
