@@ -193,7 +193,44 @@ void map_resize(struct mapper *m)
     map_out(m, 0, emit_end(m, node));
 }
 
-/* Upsample, and Resize of opset 10, have scales only: x_in = x_out / scale, rounded down. */
+static uint32_t emit_upsample(struct mapper *m, uint32_t x, const struct target *t, int64_t nearest)
+{
+    uint32_t node = begin_resize(m, x, t);
+    emit_int(m, node, IR_ATTR_COORD, IR_COORD_ASYMMETRIC);
+    emit_int(m, node, IR_ATTR_NEAREST, nearest);
+    return emit_end(m, node);
+}
+
+/* Picks the elements of axes that become smaller. x_in is rounded up along them, and down along the
+ * others, so each sort has a node of its own; `*rest` is what is left to do. */
+static uint32_t emit_smaller(struct mapper *m, uint32_t x, const struct target *t,
+                             struct target *rest)
+{
+    struct target smaller;
+    bool any = false;
+    target_init(map_shape(m, x), &smaller);
+    for (uint32_t d = 0; d < t->rank && !map_failed(m); d++) {
+        if (!(t->scales[d] < 1))
+            continue;
+        smaller.scales[d] = t->scales[d];
+        smaller.shape.dim[d] = t->shape.dim[d];
+        rest->scales[d] = 1;
+        any = true;
+    }
+    return any ? emit_upsample(m, x, &smaller, IR_NEAREST_CEIL) : x;
+}
+
+static bool enlarges(const struct target *t)
+{
+    for (uint32_t d = 0; d < t->rank; d++)
+        if (t->scales[d] > 1)
+            return true;
+    return false;
+}
+
+/* Upsample, and Resize of opset 10, have scales only: x_in = x_out / scale. The nearest element is
+ * that below, but in Resize along axes that become smaller that above, as in ONNX's own case and in
+ * onnxruntime. */
 void map_upsample(struct mapper *m)
 {
     struct target t;
@@ -209,8 +246,9 @@ void map_upsample(struct mapper *m)
         map_invalid(m, "attribute 'scales' is missing or has another length than %u", in.rank);
     for (uint32_t d = 0; scales && d < in.rank && !map_failed(m); d++)
         scale_axis(m, &t, d, in.dim[d], scales->floats[d]);
-    uint32_t node = begin_resize(m, x, &t);
-    emit_int(m, node, IR_ATTR_COORD, IR_COORD_ASYMMETRIC);
-    emit_int(m, node, IR_ATTR_NEAREST, IR_NEAREST_FLOOR);
-    map_out(m, 0, emit_end(m, node));
+    struct target rest = t;
+    uint32_t y = x;
+    if (m->opset >= 10 && resize_mode(m) == IR_RESIZE_NEAREST)
+        y = emit_smaller(m, x, &t, &rest);
+    map_out(m, 0, y == x || enlarges(&rest) ? emit_upsample(m, y, &rest, IR_NEAREST_FLOOR) : y);
 }

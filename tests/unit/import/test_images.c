@@ -112,10 +112,59 @@ static void computed_boxes_have_a_bounded_output(void **state UNUSED)
     }
 }
 
+/* The nodes of a Resize of opset 10 as "rounding shape" each. */
+static void resized(const float scales[2], char *out, size_t size)
+{
+    static const int64_t two[] = {2}, shape[] = {6, 8};
+    struct wire graph = {.n = 0}, model;
+    struct onnx_model *opened = NULL;
+    struct ir_graph *made = NULL;
+    struct error err;
+    wire_input(&graph, "x", 1, 2, shape);
+    wire_constant(&graph, "s", 1, 1, two, scales, 2 * sizeof(*scales));
+    wire_node(&graph, "Resize", "x s", "y", NULL);
+    wire_output(&graph, "y");
+    wire_model(&model, &graph, 10);
+    const struct onnx_options options = {.batch = 1};
+    if (onnx_open_memory(model.data, model.n, &opened, &err) ||
+        onnx_import(opened, &options, &made, &err))
+        fail_msg("%s", err.text);
+    out[0] = '\0';
+    for (uint32_t i = 0; i < made->n_nodes; i++) {
+        const struct ir_node *n = ir_node(made, i);
+        char text[SHAPE_TEXT_MAX];
+        size_t len = strlen(out);
+        snprintf(out + len, size - len, "%s %s ",
+                 ir_attr_int(n, IR_ATTR_NEAREST) == IR_NEAREST_CEIL ? "up" : "down",
+                 shape_format(&ir_tensor(made, n->outputs[0])->shape, text));
+    }
+    ir_graph_free(made);
+    onnx_close(opened);
+}
+
+/* Places are rounded up along axes that become smaller, and down along others. */
+static void resize_of_opset_10_rounds_by_axis(void **state UNUSED)
+{
+    static const struct {
+        float scales[2];
+        const char *nodes;
+    } cases[] = {{{0.5F, 1}, "up [3,8] "},
+                 {{0.5F, 0.6F}, "up [3,4] "},
+                 {{1, 2}, "down [6,16] "},
+                 {{2, 0.5F}, "up [6,4] down [12,4] "},
+                 {{1, 1}, "down [6,8] "}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char nodes[128];
+        resized(cases[i].scales, nodes, sizeof(nodes));
+        assert_string_equal(nodes, cases[i].nodes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(r14_what_does_not_fit_is_refused),
+        cmocka_unit_test(resize_of_opset_10_rounds_by_axis),
         cmocka_unit_test(computed_boxes_have_a_bounded_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
