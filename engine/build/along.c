@@ -540,6 +540,8 @@ static void node_walk(struct along_proof *p, uint32_t index, struct along_result
     for (uint32_t i = 0; i < n.large->n_outputs; i++) {
         if (!n.out[i]->broken && !is_explained(p, n.large->outputs[i], n.out[i]))
             n.out[i]->broken = true;
+        if (n.out[i]->broken && fresh && !result->why[0] && along_joins(&n))
+            snprintf(result->joins, sizeof(result->joins), "%.120s", n.large->name);
         if (n.out[i]->broken && fresh && !result->why[0])
             snprintf(result->why, sizeof(result->why), "%s '%.100s' may mix what lies along it",
                      ir_op_name(n.large->op), n.large->name);

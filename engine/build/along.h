@@ -39,6 +39,9 @@ struct along_result {
     uint8_t out[IR_MAX_IO]; /* by bits, the dimensions of an output that have the size */
     bool no_memory;         /* nothing is said of the graphs, then */
     char why[160];          /* if it is not proved: the layer where it ends, for people */
+    /* The name of that layer if there is no doubt that it sums, sorts or compares along the
+     * dimension; else "". */
+    char joins[128];
 };
 
 /* The dimension has `small_size` in the one graph, and a larger one in the other. Inputs have it

@@ -155,6 +155,8 @@ bool along_rule_plugin(struct along_node *n);
 /* The rule of an op; NULL: there is none. */
 typedef bool (*along_rule)(struct along_node *n);
 along_rule along_rule_of(enum ir_op op);
+/* Whether the node sums, sorts or compares along a marked dimension, without any doubt. */
+bool along_joins(const struct along_node *n);
 /* Whether the op compares this constant itself, because its numbers are places that depend on
  * sizes. */
 bool along_takes_places(const struct along_node *n, uint32_t input);

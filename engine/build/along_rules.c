@@ -548,6 +548,41 @@ static bool rule_det(struct along_node *n)
 /* --- the table --- */
 
 /* An op that is not here is harmless only where none of its operands has a mark. */
+/* Whether the dimension `d` of the operand has a mark. */
+static bool is_marked(const struct along_node *n, uint32_t input, uint32_t d)
+{
+    const struct along_state *x = along_input(n, input);
+    return x && !x->broken && d < along_shape(n, input)->rank && x->mark[d].on;
+}
+
+bool along_joins(const struct along_node *n)
+{
+    const struct ir_node *node = n->large;
+    bool joins = false;
+    switch (node->op) {
+    case IR_OP_REDUCE:
+        for (uint32_t d = 0; d < along_shape(n, 0)->rank; d++)
+            joins = joins || (is_reduced(n, d) && is_marked(n, 0, d));
+        return joins;
+    case IR_OP_LAYER_NORM:
+        for (uint32_t d = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS); d < along_shape(n, 0)->rank;
+             d++)
+            joins = joins || is_marked(n, 0, d);
+        return joins;
+    case IR_OP_ARG_REDUCE:
+    case IR_OP_SOFTMAX:
+    case IR_OP_CUMSUM:
+    case IR_OP_TOPK:
+        return is_marked(n, 0, (uint32_t)ir_attr_int(node, IR_ATTR_AXIS));
+    case IR_OP_MATMUL:
+        return is_marked(n, 0,
+                         matrix_dim(along_shape(n, 0), !ir_attr_int(node, IR_ATTR_TRANS_A))) ||
+               is_marked(n, 1, matrix_dim(along_shape(n, 1), ir_attr_int(node, IR_ATTR_TRANS_B)));
+    default:
+        return false;
+    }
+}
+
 static const along_rule rules[IR_OP_COUNT_] = {
     [IR_OP_CONV] = rule_conv,
     [IR_OP_DECONV] = rule_instances,

@@ -165,6 +165,29 @@ static enum status prove_apart(struct finding *f, const struct build_options *qu
                        hint(f, two, text));
 }
 
+/* A name is believed, but a request whose answer depends on those beside it should surprise nobody:
+ * batches are also padded with zeros up to the next size. */
+static enum status warn_of_mixing(struct finding *f, const struct build_options *quiet,
+                                  const struct ir_graph *two, struct error *err)
+{
+    const struct build_options *o = f->options;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *three = NULL;
+    struct along_result r;
+    struct error why;
+    bool single = o->batches && o->n_batches == 1 && o->batches[0] == 1;
+    if (!o->log || single || build_import(f->model, quiet, 3, NULL, NULL, &three, &why))
+        return STATUS_OK;
+    bool apart = along_prove(two, three, 2, 3, ALONG_APART, &r);
+    if (r.no_memory)
+        return error_no_memory(err, "the builder");
+    if (!apart && r.joins[0])
+        log_write(o->log, LOG_WARNING,
+                  "layer '%s' mixes instances of a batch: an answer depends on the requests beside "
+                  "it, and on the zeros behind them; if that is not meant, say --batch 1",
+                  r.joins);
+    return STATUS_OK;
+}
+
 /* Whether both graphs differ as those of one and of two instances do. */
 static enum status compare(struct finding *f, const struct ir_graph *one,
                            const struct ir_graph *two)
@@ -214,7 +237,9 @@ static enum status find(struct finding *f, struct error *err)
     if (steps_of_one != steps_of_two)
         return not_batched(f, "what would count instances is the length of a sequence");
     TRY(compare(f, one, two));
-    return f->out->batched && !named ? prove_apart(f, &quiet, two, err) : STATUS_OK;
+    if (!f->out->batched)
+        return STATUS_OK;
+    return named ? warn_of_mixing(f, &quiet, two, err) : prove_apart(f, &quiet, two, err);
 }
 
 bool build_looks_batched(const struct onnx_model *model, const struct build_options *options,

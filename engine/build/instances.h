@@ -4,7 +4,8 @@
  * do, or the caller, or their place (engine/import/dims.h); of an output it is the one that is 1
  * for one instance and 2 for two. An input without such a dimension is shared by all instances of a
  * batch. A model is not batched if an output has none, nor if only the place speaks for the inputs'
- * dimensions, and nothing shows that instances are apart (along.h).
+ * dimensions, and nothing shows that instances are apart (along.h). Where a name speaks for them, a
+ * layer that mixes instances is only warned of.
  */
 #ifndef INFERD_ENGINE_BUILD_INSTANCES_H
 #define INFERD_ENGINE_BUILD_INSTANCES_H

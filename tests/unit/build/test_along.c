@@ -322,6 +322,34 @@ static void claims_are_proved_or_not(void **state UNUSED)
         check_claim(&claims[i]);
 }
 
+/* Only where a layer surely joins what lies along the dimension is it named for that. */
+static void a_layer_that_joins_is_named(void **state UNUSED)
+{
+    static const struct {
+        const char *text, *joins;
+    } cases[] = {
+        {"input x FP32[$,4]\ny = softmax \"s\" (x) axis=0\noutput y\n", "s"},
+        {"input x FP32[$,4]\ny = cumsum \"c\" (x) axis=0\noutput y\n", "c"},
+        {"input x FP32[$,4]\nm = reduce \"m\" (x) func=1 axes=0\n"
+         "y = binary \"d\" (x, m) func=sub\noutput y\n",
+         "m"},
+        {"input x FP32[$,4]\ng = matmul \"g\" (x, x) trans_a=1\n"
+         "y = matmul \"y\" (x, g)\noutput y\n",
+         "g"},
+        {"input x FP32[4,$]\ny = layer_norm \"n\" (x, k FP32[1]=1) axis=1\noutput y\n", "n"},
+        {"input x FP32[$,4]\ny = softmax \"s\" (x) axis=1\noutput y\n", ""},
+        {"input x FP32[$,4]\ny = concat \"c\" (x, x) axis=0\noutput y\n", ""},
+        {"input x FP32[$,4]\ny = binary \"b\" (x, k FP32[$,1]) func=mul\noutput y\n", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        CLEANUP(ir_graph_cleanup) struct ir_graph *small = graph_of(cases[i].text, 2);
+        CLEANUP(ir_graph_cleanup) struct ir_graph *large = graph_of(cases[i].text, 3);
+        struct along_result r;
+        along_prove(small, large, 2, 3, ALONG_APART, &r);
+        assert_string_equal(r.joins, cases[i].joins);
+    }
+}
+
 /* Gives the constants of a graph the values 0, 1, .. period - 1, 0, .. */
 static void repeat(struct ir_graph *graph, size_t period)
 {
@@ -491,6 +519,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claims_are_proved_or_not),
+        cmocka_unit_test(a_layer_that_joins_is_named),
         cmocka_unit_test(heads_of_requests_have_the_same_constants),
         cmocka_unit_test(a_mask_is_noted),
         cmocka_unit_test(masks_are_asked_for_what_they_hide),

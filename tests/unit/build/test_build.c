@@ -106,17 +106,17 @@ static void hear(void *user, enum log_level level, const char *line)
         strcat(strcat(heard->text, line), "\n");
 }
 
-enum model { FIXED, SUMMED, SINGLE, NAMES };
+enum model { FIXED, SUMMED, SINGLE, NAMES, CENTRED, APART };
 
 /* Small models, byte by byte. */
 static void write_model(struct wire *out, enum model which)
 {
     struct wire graph = {.n = 0}, attrs = {.n = 0};
     static const int64_t fixed[] = {3, 2}, any[] = {-1, 4}, two[] = {2}, target[] = {1, 4};
-    static const int64_t axis[] = {0};
+    static const int64_t axis[] = {0}, last[] = {1}, named[] = {-4, 4};
     const char *in = which == NAMES ? "an?input!" : "x",
                *end = which == NAMES ? "scope/out:0" : "y";
-    wire_input(&graph, in, 1, 2, which == FIXED ? fixed : any);
+    wire_input(&graph, in, 1, 2, which == FIXED ? fixed : which >= CENTRED ? named : any);
     switch (which) {
     case FIXED:
     case NAMES:
@@ -125,6 +125,12 @@ static void write_model(struct wire *out, enum model which)
     case SUMMED:
         wire_attr_ints(&attrs, "axes", 1, axis);
         wire_node(&graph, "ReduceSum", in, end, &attrs);
+        break;
+    case CENTRED: /* by all instances */
+    case APART:   /* by its own numbers */
+        wire_attr_ints(&attrs, "axes", 1, which == CENTRED ? axis : last);
+        wire_node(&graph, "ReduceMean", in, "mean", &attrs);
+        wire_node(&graph, "Sub", "x mean", end, NULL);
         break;
     case SINGLE:
         wire_constant(&graph, "target", 7, 1, two, target, sizeof(target));
@@ -200,6 +206,31 @@ static void an_output_without_the_batch_makes_it_unbatched(void **state)
     assert_int_equal(plan->n_profiles, 1);
     assert_non_null(strstr(heard.text, "not batched"));
     plan_free(plan);
+}
+
+/* A dimension that is called a batch is one, whatever the layers do: people are told. */
+static void a_named_batch_whose_instances_mix_is_warned_of(void **state)
+{
+    static const uint32_t one[] = {1}, more[] = {1, 8};
+    static const struct {
+        enum model which;
+        const uint32_t *batches;
+        uint32_t n;
+        bool warned;
+    } cases[] = {{CENTRED, more, 2, true}, {CENTRED, one, 1, false}, {APART, more, 2, false}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct heard heard;
+        enum status status;
+        struct plan *plan = NULL;
+        struct error err;
+        build_one(*state, cases[i].which, cases[i].batches, cases[i].n, &heard, &status, &plan,
+                  &err);
+        assert_int_equal(status, STATUS_OK);
+        assert_true(plan->batched);
+        bool warned = strstr(heard.text, "layer 'ReduceMean_0' mixes instances of a batch") != NULL;
+        assert_int_equal(warned, cases[i].warned);
+        plan_free(plan);
+    }
 }
 
 /* The model's reshape fits one instance only. */
@@ -426,6 +457,7 @@ int main(void)
         cmocka_unit_test(bad_batches_are_refused),
         cmocka_unit_test(a_fixed_batch_gives_one_profile),
         cmocka_unit_test(an_output_without_the_batch_makes_it_unbatched),
+        cmocka_unit_test(a_named_batch_whose_instances_mix_is_warned_of),
         cmocka_unit_test(a_model_that_cannot_take_two_makes_it_unbatched),
         cmocka_unit_test(names_become_such_that_clients_can_write_them),
         cmocka_unit_test(the_same_cache_gives_the_same_plan),

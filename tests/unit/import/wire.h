@@ -77,7 +77,7 @@ static inline void wire_tensor(struct wire *w, const char *name, int type, uint3
 }
 
 /* A graph's input or output; a dimension below 0 is the symbol "n", one of -2 is "m",
- * of -3 "?". */
+ * of -3 "?", of -4 "batch". */
 static inline void wire_value(struct wire *graph, uint32_t field, const char *name, int type,
                               uint32_t rank, const int64_t *dims)
 {
@@ -85,7 +85,11 @@ static inline void wire_value(struct wire *graph, uint32_t field, const char *na
     for (uint32_t d = 0; d < rank; d++) {
         struct wire dim = {.n = 0};
         if (dims[d] < 0)
-            wire_text(&dim, 2, dims[d] == -3 ? "?" : dims[d] == -2 ? "m" : "n");
+            wire_text(&dim, 2,
+                      dims[d] == -4   ? "batch"
+                      : dims[d] == -3 ? "?"
+                      : dims[d] == -2 ? "m"
+                                      : "n");
         else
             wire_int(&dim, 1, dims[d]);
         wire_message(&shape, 1, &dim);
