@@ -113,15 +113,24 @@ void answer_ordered(struct answer_order *order, const struct error *err)
     loop_answered(order->loop, order);
 }
 
+/* Over HTTP the body of a success says what was done ({"load":true}). */
+static void answer_send(struct connection *c, const struct answer_order *order)
+{
+    if (order->failed) {
+        exchange_error(c, order->id, &order->err);
+        return;
+    }
+    struct response *response = exchange_begin(c, order->id, order->kind);
+    response->yes = true;
+    connection_reply(c, response);
+}
+
 void answer_order_end(struct answer_order *order)
 {
     struct connection *c = loop_connection(order->loop, order->connection);
     if (c && c->phase < CONNECTION_DYING) {
         c->n_orders--;
-        if (order->failed)
-            exchange_error(c, order->id, &order->err);
-        else
-            connection_reply(c, exchange_begin(c, order->id, order->kind));
+        answer_send(c, order);
         connection_dirty(c);
     }
     order_free(order);

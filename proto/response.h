@@ -24,7 +24,8 @@ struct response {
     uint64_t retry_after_us;     /* 0: no hint */
     struct response_timing timing;
     enum request_kind kind; /* of the body; NONE: there is none (errors) */
-    /* server_live, server_ready, model_ready: the answer; cancel: it was still waiting */
+    /* server_live, server_ready, model_ready: the answer; cancel: it was still waiting; a load or
+     * unload: it is done (only JSON says so) */
     bool yes;
     /* infer */
     struct message_text model, version, infer_id;

@@ -340,6 +340,8 @@ class Explicit(unittest.TestCase):
     def order(self, server, what, name, code=200):
         got, text = self.ask(server, f"/v2/repository/models/{name}/{what}")
         self.assertEqual(got, code, text)
+        if code == 200:
+            self.assertEqual(json.loads(text), {"name": name, what: True})
         return text
 
     def test_clients_load_and_unload(self):
