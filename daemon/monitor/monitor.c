@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "daemon/loop.h"
 #include "daemon/monitor/monitor_internal.h"
+#include "daemon/peer.h"
 
 enum { BACKLOG = 64, ACCEPT_AT_ONCE = 16 };
 
@@ -56,19 +58,7 @@ static bool is_peers_trouble(int why)
     return why == ECONNABORTED || why == EINTR || why == EPROTO || why == EPERM;
 }
 
-static void on_arrival(uv_poll_t *poll, int status UNUSED, int events UNUSED)
-{
-    struct door *door = poll->data;
-    for (int i = 0; i < ACCEPT_AT_ONCE && door->polling; i++) {
-        int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd >= 0)
-            visitor_open(door->monitor, fd);
-        else if (errno == EAGAIN)
-            return;
-        else if (!is_peers_trouble(errno))
-            door_stop(door);
-    }
-}
+static void on_arrival(uv_poll_t *poll, int status, int events);
 
 /* A door that cannot be polled, for want of kernel memory, is tried again at the next tick. */
 static void door_start(struct monitor *m, struct door *door)
@@ -78,6 +68,56 @@ static void door_start(struct monitor *m, struct door *door)
     door->polling = uv_poll_start(&door->poll, UV_READABLE, on_arrival) == 0;
     if (door->polling && !loop_watch(&m->uv, door->fd))
         door_stop(door);
+}
+
+static bool someone_waits(const struct door *door)
+{
+    struct pollfd waits = {.fd = door->fd, .events = POLLIN};
+    return poll(&waits, 1, 0) > 0;
+}
+
+static void on_room(uv_timer_t *timer)
+{
+    struct monitor *m = timer->data;
+    for (uint32_t i = 0; i < m->n_doors; i++)
+        door_start(m, &m->doors[i]);
+}
+
+/* All places are taken. Whoever waits does so in the kernel's queue, so that there is an order. */
+static void doors_pause(struct monitor *m)
+{
+    for (uint32_t i = 0; i < m->n_doors; i++)
+        door_stop(&m->doors[i]);
+    uv_timer_start(&m->room, on_room, MONITOR_ROOM_MS, 0);
+}
+
+/* Whether a connection can be accepted. Nobody gives way unless somebody is there. */
+static bool has_room(struct door *door)
+{
+    struct monitor *m = door->monitor;
+    if (m->n_visitors < MONITOR_VISITORS)
+        return true;
+    m->crowded = someone_waits(door);
+    if (!m->crowded)
+        return false;
+    if (visitors_yield(m))
+        return true;
+    doors_pause(m);
+    return false;
+}
+
+static void on_arrival(uv_poll_t *poll, int status UNUSED, int events UNUSED)
+{
+    struct door *door = poll->data;
+    for (int i = 0; i < ACCEPT_AT_ONCE && door->polling && has_room(door); i++) {
+        int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+            visitor_open(door->monitor, fd);
+        else if (errno == EAGAIN)
+            return;
+        else if (!is_peers_trouble(errno))
+            door_stop(door);
+    }
 }
 
 /* --- the thread --- */
@@ -106,6 +146,7 @@ static void handles_close(struct monitor *m)
     uv_close((uv_handle_t *)&m->wake, NULL);
     uv_close((uv_handle_t *)&m->tick, NULL);
     uv_close((uv_handle_t *)&m->rest, NULL);
+    uv_close((uv_handle_t *)&m->room, NULL);
 }
 
 static void on_wake(uv_async_t *async)
@@ -154,7 +195,8 @@ static enum status handles_init(struct monitor *m, struct error *err)
         return error_set(err, STATUS_INTERNAL, "libuv: %s", uv_strerror(r));
     uv_timer_init(&m->uv, &m->tick);
     uv_timer_init(&m->uv, &m->rest);
-    m->wake.data = m->tick.data = m->rest.data = m;
+    uv_timer_init(&m->uv, &m->room);
+    m->wake.data = m->tick.data = m->rest.data = m->room.data = m;
     trace_out_attach(m->traces, &m->uv);
     uint32_t n = m->n_doors;
     for (m->n_doors = 0; m->n_doors < n; m->n_doors++) {
@@ -185,8 +227,9 @@ enum status monitor_new(struct shared *shared, const struct config *config,
     m->tls = config_tls_doors(&config->listen) >> DOOR_metrics & 1;
     pthread_mutex_init(&m->lock, NULL);
     m->history = history_new();
-    enum status status = m->history ? trace_out_new(shared, config, &m->traces, err)
-                                    : error_no_memory(err, "the monitor");
+    m->peers = peers_new();
+    enum status status = m->history && m->peers ? trace_out_new(shared, config, &m->traces, err)
+                                                : error_no_memory(err, "the monitor");
     for (uint32_t i = 0; !status && i < n; i++) {
         m->doors[i].monitor = m;
         m->n_doors = i + 1;
@@ -258,6 +301,7 @@ void monitor_free(struct monitor *m)
         if (m->doors[i].fd > 0)
             close(m->doors[i].fd);
     trace_out_free(m->traces);
+    peers_free(m->peers);
     history_free(m->history);
     table_unref(m->table_next);
     table_unref(m->table);

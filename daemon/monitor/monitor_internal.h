@@ -23,13 +23,16 @@
 
 enum {
     MONITOR_TICK_MS = 1000,
-    MONITOR_VISITORS = 64,        /* connections; one more is closed at once */
+    MONITOR_VISITORS = 64,   /* connections; one more waits for an idle one to give way */
+    MONITOR_YIELD_MS = 1000, /* of silence, after which a visitor gives way to one that waits */
+    MONITOR_ROOM_MS = 100,   /* between two looks whether there is a place again */
     MONITOR_TEXT_MOST = 32 << 20, /* bytes of one answer */
     MONITOR_HELD_MOST = 64 << 20, /* of all answers that wait to be written */
     MONITOR_IDLE_MS = 60000,      /* between two requests of a connection */
     MONITOR_SLOW_MS = 10000,      /* for a request to come, or an answer to be taken */
 };
 
+struct peers;
 struct visitor;
 
 struct door {
@@ -44,15 +47,17 @@ struct monitor {
     const struct shared *shared;
     uv_loop_t uv;
     uv_async_t wake;
-    uv_timer_t tick, rest;
+    uv_timer_t tick, rest, room;
     uv_thread_t thread;
     bool has_uv, started, closing;
     bool tls; /* the configuration wants it, once it has been read to the end */
 
     struct visitor *visitors; /* utlist DL */
     uint32_t n_visitors;
-    size_t held;      /* bytes of answers that wait to be written */
-    uint64_t rest_ns; /* until when nobody is answered */
+    bool crowded;        /* somebody waited for a place when a door was looked at last */
+    struct peers *peers; /* where visitors come from */
+    size_t held;         /* bytes of answers that wait to be written */
+    uint64_t rest_ns;    /* until when nobody is answered */
 
     struct table *table; /* a reference */
     struct history *history;
@@ -69,6 +74,9 @@ struct monitor {
 
 /* --- visitor.c --- */
 
+/* Somebody waits for a place, and all are taken: the visitor that has been silent for longest loses
+ * its own. False: nobody has been silent long enough. */
+bool visitors_yield(struct monitor *monitor);
 /* Takes over a connected socket. */
 void visitor_open(struct monitor *monitor, int fd);
 void visitor_close(struct visitor *visitor);

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "daemon/loop.h"
 #include "daemon/monitor/monitor_internal.h"
+#include "daemon/peer.h"
 #include "daemon/tls.h"
 
 enum { HEAD = 1536, IN = 2048 };
@@ -35,6 +36,7 @@ struct visitor {
     struct visitor *prev, *next;
     uv_poll_t poll;
     int fd;
+    struct peer *peer;    /* NULL: no memory for a record */
     struct tls_peer *tls; /* NULL: in the clear */
     enum visitor_state state;
     uint64_t since_ms; /* when the state began, or the first byte of a request came */
@@ -55,6 +57,7 @@ static void visitor_free(struct visitor *v)
 {
     tls_peer_free(v->tls);
     http_reader_free(v->reader);
+    peer_leave(v->peer);
     close(v->fd);
     free(v);
 }
@@ -168,7 +171,8 @@ static void on_rest_over(uv_timer_t *timer)
 }
 
 /* Makes the answer, unless the monitor rests. False: it does. Whoever is served goes behind those
- * who wait, so that nobody who asks without end keeps the others waiting. */
+ * who wait, so that nobody who asks without end keeps the others waiting; and whoever waits for a
+ * place gets that of a visitor who was served. */
 static bool serve(struct visitor *v)
 {
     struct monitor *m = v->monitor;
@@ -180,7 +184,7 @@ static bool serve(struct visitor *v)
     }
     DL_DELETE(m->visitors, v);
     DL_APPEND(m->visitors, v);
-    v->last = !v->question.keep;
+    v->last = !v->question.keep || (m->crowded && m->n_visitors >= MONITOR_VISITORS);
     if (m->held > MONITOR_HELD_MOST)
         reply_plain(503, &v->reply);
     else
@@ -334,10 +338,41 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 
 /* --- life --- */
 
+/* Whether `v` shall give way before `other`: whoever is silent before one that is slow to take its
+ * answer, and of two alike the one that has been so for longer. */
+static bool goes_before(const struct visitor *v, const struct visitor *other)
+{
+    bool reads = v->state == VISITOR_READS, other_reads = other->state == VISITOR_READS;
+    return reads == other_reads ? v->since_ms < other->since_ms : reads;
+}
+
+/* A visitor who keeps a connection for the next request loses it, and opens another. Those whose
+ * request is whole and waits for its answer stay: the monitor rests, it is not their doing. */
+bool visitors_yield(struct monitor *m)
+{
+    uint64_t now_ms = uv_now(&m->uv);
+    struct visitor *v, *goes = NULL;
+    DL_FOREACH(m->visitors, v)
+    {
+        bool may = v->state != VISITOR_WAITS && now_ms - v->since_ms >= MONITOR_YIELD_MS;
+        if (may && (!goes || goes_before(v, goes)))
+            goes = v;
+    }
+    if (goes)
+        visitor_close(goes);
+    return goes != NULL;
+}
+
+/* One address has half of all places, except this machine's own, as at the other doors. */
+static bool beyond_share(const struct peer *peer)
+{
+    return peer && peer_connections(peer) > peer_most(peer, 0, MONITOR_VISITORS);
+}
+
 void visitor_open(struct monitor *m, int fd)
 {
     int on = 1;
-    struct visitor *v = m->n_visitors < MONITOR_VISITORS ? calloc(1, sizeof(*v)) : NULL;
+    struct visitor *v = calloc(1, sizeof(*v));
     bool tls = tls_covers(m->table->tls, DOOR_metrics);
     if (!v || (m->tls && !m->table->identities)) { /* what it shows and takes is not read yet */
         free(v);
@@ -346,10 +381,12 @@ void visitor_open(struct monitor *m, int fd)
     }
     v->monitor = m;
     v->fd = fd;
+    v->peer = peers_meet(m->peers, fd);
     v->reader = http_reader_new();
     if (tls)
         v->tls = tls_peer_new(m->table->tls, fd, DOOR_metrics);
-    if (!v->reader || (tls && !v->tls) || uv_poll_init(&m->uv, &v->poll, fd) != 0) {
+    if (!v->reader || beyond_share(v->peer) || (tls && !v->tls) ||
+        uv_poll_init(&m->uv, &v->poll, fd) != 0) {
         visitor_free(v);
         return;
     }
