@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,7 @@ struct visitor {
     size_t n_head, sent;
     size_t held;
     bool last; /* it is closed behind this answer */
+    bool left; /* it sends nothing more */
 };
 
 static void on_ready(uv_poll_t *poll, int status, int events);
@@ -88,7 +90,9 @@ static void watch(struct visitor *v)
 {
     static const int events[] = {UV_READABLE, UV_DISCONNECT, UV_WRITABLE};
     bool unsent = v->state == VISITOR_READS && v->tls && tls_unsent(v->tls);
-    uv_poll_start(&v->poll, events[v->state] | (unsent ? UV_WRITABLE : 0), on_ready);
+    /* Nobody sends urgent data, so watching for that reports nothing but an error or a reset. */
+    int wanted = v->state == VISITOR_WAITS && v->left ? UV_PRIORITIZED : events[v->state];
+    uv_poll_start(&v->poll, wanted | (unsent ? UV_WRITABLE : 0), on_ready);
 }
 
 /* Ends a connection whose last bytes are out. Bytes that nobody has read would make the kernel
@@ -324,12 +328,26 @@ static void write_more(struct visitor *v)
         reply_end(v);
 }
 
+/* A visitor that has closed its sending side behind its request still waits for the answer. Only
+ * when both directions are closed has it gone, and then the poll here says so. */
+static void visitor_left(struct visitor *v, int events)
+{
+    struct pollfd now = {.fd = v->fd};
+    v->left = true;
+    if (poll(&now, 1, 0) < 0 || now.revents || !(events & UV_DISCONNECT))
+        visitor_close(v);
+    else
+        watch(v);
+}
+
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
     struct visitor *v = poll->data;
     bool unsent = v->state == VISITOR_READS && v->tls && events & UV_WRITABLE;
-    if (status < 0 || v->state == VISITOR_WAITS || (unsent && !tls_flush(v->tls)))
+    if (status < 0 || (unsent && !tls_flush(v->tls)))
         visitor_close(v); /* it has gone */
+    else if (v->state == VISITOR_WAITS)
+        visitor_left(v, events);
     else if (v->state == VISITOR_WRITES && events & UV_WRITABLE)
         write_more(v);
     else if (v->state == VISITOR_READS && (!v->tls || shake_hands(v)))

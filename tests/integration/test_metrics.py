@@ -382,6 +382,29 @@ class Visitors(unittest.TestCase):
         taker.finish()
         return max(times)
 
+    def test_who_sends_nothing_more_is_answered(self):
+        """A client closes its sending side behind its request while the monitor rests, and then
+        goes before it is answered."""
+        request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+        with harness.Server({"copy": harness.plan("copy")}, doors()) as server:
+            host, _, port = monitor(server).rpartition(":")
+            with socket.create_connection((host, int(port)), harness.PATIENCE) as greedy:
+                greedy.sendall(request * 400)
+                taker = harness.Background(self.swallow, greedy)
+                for _ in range(8):
+                    with socket.create_connection((host, int(port)), harness.PATIENCE) as s:
+                        s.sendall(request)
+                        s.shutdown(socket.SHUT_WR)
+                        self.assertTrue(s.recv(4096).startswith(b"HTTP/1.1 200 OK"))
+                for _ in range(8):
+                    with socket.create_connection((host, int(port)), harness.PATIENCE) as s:
+                        s.sendall(request)
+                        s.shutdown(socket.SHUT_WR)
+                        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.assertEqual(status_of(server), 200)
+                greedy.shutdown(socket.SHUT_RDWR)
+                taker.finish()
+
     def swallow(self, greedy):
         with contextlib.suppress(OSError):
             while greedy.recv(1 << 16):
