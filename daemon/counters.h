@@ -45,7 +45,7 @@
     X(REPLIES_DROPPED, "replies_dropped") /* the connection was gone */                            \
     X(READS_PAUSED, "reads_paused")                                                                \
     X(READS_RESUMED, "reads_resumed")                                                              \
-    X(LARGE_WAITED, "large_waited") /* large messages that waited for others */                    \
+    X(LARGE_WAITED, "large_waited")    /* large messages that waited for others */                 \
     X(TIMEOUT_TOKEN, "timeouts_token") /* strangers who showed no token in time */                 \
     X(TIMEOUT_TLS, "timeouts_tls")     /* handshakes that did not end in time */                   \
     X(TLS_FAILED, "tls_failed")        /* handshakes that failed */                                \
@@ -56,7 +56,7 @@
     X(SLOW_SENDERS, "slow_senders")                                                                \
     X(OUTPUT_LIMIT, "closed_at_output_limit")                                                      \
     X(TRACES, "traces")                                                                            \
-    X(TRACES_DROPPED, "traces_dropped") /* no room for them, or the collector was away */          \
+    X(TRACES_DROPPED, "traces_dropped") /* no room, or collector or disk did not take them */      \
     X(RELOADS, "reloads")                                                                          \
     X(RELOADS_FAILED, "reloads_failed")                                                            \
     X(LOADS_FAILED, "loads_failed")                                                                \

@@ -16,9 +16,10 @@
 #include "daemon/monitor/trace_text.h"
 
 enum {
-    SLOW_MS = 5000,  /* for a collector to take a request and answer it */
-    AGAIN_MS = 2000, /* after a failure */
-    RESPONSE = 1024, /* bytes of an answer that are looked at */
+    SLOW_MS = 5000,   /* for a collector to take a request and answer it */
+    AGAIN_MS = 2000,  /* after a failure */
+    SAY_AGAIN_S = 60, /* between two lines in the log about the file */
+    RESPONSE = 1024,  /* bytes of an answer that are looked at */
     HOST = 256,
 };
 
@@ -29,7 +30,9 @@ struct trace_out {
     char *path; /* of the file; NULL: none */
     int file;   /* -1: not open */
     size_t written;
-    struct text lines;
+    struct text lines; /* of one trace */
+    uint64_t file_again_ms, file_said_ms;
+    bool file_said; /* the log says that the file cannot be written */
 
     bool collects;
     struct address collector;
@@ -51,59 +54,94 @@ struct trace_out {
     bool complained;
 };
 
+static void dropped(struct trace_out *o, uint32_t n)
+{
+    counter_add(&o->shared->counters, COUNTER_TRACES_DROPPED, n);
+}
+
 /* --- the file --- */
+
+/* What is there already stays, and nothing is tried for a while: a disk that is full is often full
+ * again a moment later, and neither it nor the log shall be worn out. */
+static void file_fails(struct trace_out *o, int why)
+{
+    uint64_t now_ms = uv_now(o->uv);
+    o->file_again_ms = now_ms + AGAIN_MS;
+    if (o->file_said || (o->file_said_ms && now_ms - o->file_said_ms < SAY_AGAIN_S * 1000))
+        return;
+    o->file_said = true;
+    o->file_said_ms = now_ms;
+    log_write(&o->shared->log, LOG_WARNING,
+              "traces: %s: %s; until it can be written they are dropped", o->path, strerror(why));
+}
+
+static void file_works(struct trace_out *o)
+{
+    if (o->file_said)
+        log_write(&o->shared->log, LOG_INFO, "traces: %s is written again", o->path);
+    o->file_said = false;
+}
 
 static void file_open(struct trace_out *o)
 {
-    o->file = open(o->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
-    o->written = 0;
-    if (o->file < 0) {
-        if (!o->complained)
-            log_write(&o->shared->log, LOG_WARNING, "traces: %s: %s", o->path, strerror(errno));
-        o->complained = true;
+    if (o->file >= 0 || uv_now(o->uv) < o->file_again_ms)
         return;
-    }
-    o->complained = false;
-    text_put(&o->lines, "[\n");
+    o->file = open(o->path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+    o->written = 0;
+    if (o->file < 0)
+        file_fails(o, errno);
 }
 
 /* The reader of such a file does without the bracket at its end. */
 static void file_turn(struct trace_out *o)
 {
     char before[4096];
+    if (o->file < 0 || o->written < TRACE_FILE_MOST)
+        return;
     close(o->file);
     o->file = -1;
     if (snprintf(before, sizeof(before), "%s.1", o->path) < (int)sizeof(before))
         rename(o->path, before);
 }
 
-static void file_write(struct trace_out *o)
+/* Appends a trace; one that does not fit as a whole is taken back, so that the file can be read. */
+static bool file_write(struct trace_out *o)
 {
     size_t at = 0;
-    while (o->file >= 0 && at < o->lines.len) {
+    while (at < o->lines.len) {
         ssize_t n = write(o->file, o->lines.data + at, o->lines.len - at);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0) { /* a full disk: the file ends here */
-            close(o->file);
-            o->file = -1;
-            break;
+        if (n <= 0) {
+            int why = n < 0 ? errno : ENOSPC;
+            if (at && ftruncate(o->file, (off_t)o->written) != 0)
+                o->written += at; /* half a trace stays: no regular file */
+            file_fails(o, why);
+            return false;
         }
         at += (size_t)n;
-        o->written += (size_t)n;
     }
-    text_deinit(&o->lines);
-    text_init(&o->lines, TRACE_OUT_MOST);
-    if (o->file >= 0 && o->written >= TRACE_FILE_MOST)
-        file_turn(o);
+    o->written += at;
+    file_works(o);
+    return true;
+}
+
+static void file_add(struct trace_out *o, const struct trace *trace)
+{
+    bool done = o->file >= 0 && uv_now(o->uv) >= o->file_again_ms;
+    if (done) {
+        if (!o->written)
+            text_put(&o->lines, "[\n");
+        trace_chrome_write(trace, &o->lines);
+        done = !o->lines.failed && file_write(o);
+        o->lines.failed = false;
+        o->lines.len = 0;
+    }
+    if (!done)
+        dropped(o, 1);
 }
 
 /* --- the collector --- */
-
-static void dropped(struct trace_out *o, uint32_t n)
-{
-    counter_add(&o->shared->counters, COUNTER_TRACES_DROPPED, n);
-}
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -241,17 +279,6 @@ static void send_begin(struct trace_out *o)
 
 /* --- records --- */
 
-static void lines_add(struct trace_out *o, const struct trace *trace)
-{
-    size_t before = o->lines.len;
-    trace_chrome_write(trace, &o->lines);
-    if (o->lines.failed) { /* it does not fit any more; what was there stays */
-        o->lines.failed = false;
-        o->lines.len = before;
-        dropped(o, 1);
-    }
-}
-
 static void span_add(struct trace_out *o, const struct trace *trace)
 {
     uint64_t now_ns = clock_now_ns();
@@ -262,7 +289,7 @@ static void span_add(struct trace_out *o, const struct trace *trace)
     if (o->n_spans)
         text_put(&o->spans, ",");
     trace_otlp_write(trace, wall_ns - now_ns, &o->spans);
-    if (o->spans.failed) { /* likewise */
+    if (o->spans.failed) { /* it does not fit any more; what was there stays */
         o->spans.failed = false;
         o->spans.len = before;
         dropped(o, 1);
@@ -278,8 +305,8 @@ static void records_take(struct trace_out *o)
         for (struct trace *t = traces_take(traces, loop), *next; t; t = next) {
             next = t->next;
             counter_add(&o->shared->counters, COUNTER_TRACES, 1);
-            if (o->path && o->file >= 0)
-                lines_add(o, t);
+            if (o->path)
+                file_add(o, t);
             if (o->collects)
                 span_add(o, t);
             traces_give(traces, t);
@@ -290,11 +317,10 @@ void trace_out_tick(struct trace_out *o)
 {
     if (!o)
         return;
-    if (o->path && o->file < 0)
+    if (o->path)
         file_open(o);
     records_take(o);
-    if (o->path)
-        file_write(o);
+    file_turn(o);
     if (o->fd >= 0 && uv_now(o->uv) - o->since_ms > SLOW_MS)
         send_end(o, "it is too slow");
     if (o->n_spans && o->fd < 0 && !o->polls && uv_now(o->uv) >= o->again_ms)
@@ -357,8 +383,6 @@ void trace_out_close(struct trace_out *o)
     if (!o)
         return;
     records_take(o);
-    if (o->path)
-        file_write(o);
     if (o->fd >= 0)
         send_end(o, NULL);
 }

@@ -5,7 +5,8 @@
  *
  * What waits is bounded: TRACE_OUT_MOST bytes for the collector, and one request to it at a time; a
  * file is moved to FILE.1 when it has TRACE_FILE_MOST bytes. What does not fit, or what the
- * collector does not take, is dropped and counted.
+ * collector or the file system does not take, is dropped and counted. A file whose disk is full
+ * keeps the traces that it has as a whole, and is tried again after a while.
  */
 #ifndef INFERD_DAEMON_MONITOR_TRACE_OUT_H
 #define INFERD_DAEMON_MONITOR_TRACE_OUT_H

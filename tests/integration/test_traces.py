@@ -9,6 +9,7 @@ import http.client
 import http.server
 import json
 import pathlib
+import resource
 import signal
 import socket
 import struct
@@ -272,6 +273,46 @@ class ToAFile(unittest.TestCase):
         self.assertEqual(open_ones, [])
         self.assertEqual([e["name"] for e in events if e["ph"] == "b"], ["request"] + STAGES)
         self.assertEqual(events[0]["args"]["model"], "copy")
+
+    def test_a_full_disk(self):
+        """What was written stays, what is lost is counted, and the log says so once. A limit on the
+        size of files stands for the disk; the kernel's signal at that limit is ignored."""
+        def requests():
+            return sum(e["ph"] == "b" and e["name"] == "request" for e in self.events(path))
+
+        def counted(client):
+            n = client.counters()
+            return n.get("traces", 0), n.get("traces_dropped", 0)
+        with tempfile.TemporaryDirectory(dir=harness.folder()) as folder:
+            path = pathlib.Path(folder, "trace.json")
+            config = {"trace_rate": 1, "trace_file": str(path)}
+            with harness.Server({"copy": harness.plan("copy")}, config,
+                                restore_signals=False) as server, server.client() as client:
+                soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+                resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (32 << 10, hard))
+
+                def full(n):
+                    infer(client)
+                    return counted(client)[1] >= n
+                harness.until(lambda: full(1))
+                before = path.read_text()
+                self.assertGreater(requests(), 3)
+                n = counted(client)[1]
+                harness.until(lambda: full(n + 300))
+                self.assertTrue(path.read_text().startswith(before))
+                self.assertEqual(server.log().count("File too large"), 1, server.log())
+                resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
+
+                def works():
+                    infer(client)
+                    return "is written again" in server.log()
+                harness.until(works)
+                self.assertTrue(path.read_text().startswith(before))
+
+                def all_counted():
+                    traces, lost = counted(client)
+                    return traces == lost + requests()
+                harness.until(all_counted)
 
     def test_a_file_that_cannot_be_opened(self):
         """Serving goes on; the log says so once."""
