@@ -79,7 +79,7 @@ void answer_region(struct connection *c, const struct request *request, const st
 {
     struct regions_owner owner;
     struct error err;
-    regions_owner_of(who, c->fd, &owner);
+    regions_owner_of(c->loop->table->identities, who, c->fd, c->peer, &owner);
     if (answer(c, request, &owner, &err))
         exchange_error(c, request->id, &err);
 }

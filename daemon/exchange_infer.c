@@ -283,7 +283,7 @@ static enum status regions_take(struct connection *c, const struct request *requ
         if (!place->sized)
             continue;
         if (!owner.name[0])
-            regions_owner_of(who, c->fd, &owner);
+            regions_owner_of(c->loop->table->identities, who, c->fd, c->peer, &owner);
         if (!inflight->regions)
             inflight->regions = calloc(request->n_outputs, sizeof(*inflight->regions));
         if (!inflight->regions)

@@ -96,7 +96,7 @@ static enum status input_begin(struct connection *c, const struct identity *who,
     const struct message_region *place = &input->tensor.region;
     if (place->sized) {
         struct regions_owner owner;
-        regions_owner_of(who, c->fd, &owner);
+        regions_owner_of(c->loop->table->identities, who, c->fd, c->peer, &owner);
         return region_take(c->loop->shared->regions, &owner, place, &input->region, err);
     }
     return stays ? STATUS_OK : input_unpack(input, (void *)(uintptr_t)span->data, span->size, err);

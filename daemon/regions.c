@@ -30,7 +30,8 @@ struct region {
     uint64_t number; /* and the device's number */
     uint64_t offset, size;
     char name[REQUEST_MAX_REGION + 1];
-    char key[NAME_MAX + 1]; /* without the slash in front of it */
+    char key[NAME_MAX + 1];    /* without the slash in front of it */
+    uint8_t address[PEER_KEY]; /* together with the owner: whose share it counts to */
     char owner[];
 };
 
@@ -48,16 +49,20 @@ struct regions {
 
 /* --- whose they are --- */
 
-void regions_owner_of(const struct identity *who, int fd, struct regions_owner *out)
+void regions_owner_of(const struct identities *identities, const struct identity *who, int fd,
+                      const struct peer *address, struct regions_owner *out)
 {
     struct credentials peer = {0};
     credentials_read(fd, &peer);
-    out->has_user = peer.known;
-    out->user = peer.uid;
+    *out = (struct regions_owner){.has_user = peer.known, .user = peer.uid};
     if (peer.known)
         snprintf(out->name, sizeof(out->name), "%s@%u", identity_name(who), (unsigned)peer.uid);
     else
         snprintf(out->name, sizeof(out->name), "%s", identity_name(who));
+    bool told = peer.known || who != identities_anonymous(identities);
+    out->has_share = told || (address && !address->local);
+    if (!told && address)
+        memcpy(out->address, address->key, PEER_KEY);
 }
 
 /* --- the table --- */
@@ -240,6 +245,7 @@ static enum status region_open(const struct regions *regions, enum region_kind k
     region->size = wanted->size;
     memcpy(region->name, wanted->name.data, wanted->name.len);
     memcpy(region->owner, owner->name, length);
+    memcpy(region->address, owner->address, PEER_KEY);
     if (kind == REGION_CUDA) {
         TRY(handle_open(regions, wanted, region, err));
     } else {
@@ -253,22 +259,97 @@ static enum status region_open(const struct regions *regions, enum region_kind k
     return STATUS_OK;
 }
 
-static enum status place_check(const struct regions *regions, const struct regions_owner *owner,
+/* --- room --- */
+
+struct sum {
+    uint32_t n;
+    uint64_t bytes;
+};
+
+static bool counts_for(const struct region *region, const struct regions_owner *owner)
+{
+    return strcmp(region->owner, owner->name) == 0 &&
+           memcmp(region->address, owner->address, PEER_KEY) == 0;
+}
+
+static struct sum sum_of(const struct regions *regions, const struct regions_owner *owner)
+{
+    struct sum sum = {0};
+    for (uint32_t i = 0; i < regions->n; i++)
+        if (counts_for(regions->items[i], owner)) {
+            sum.n++;
+            sum.bytes += regions->items[i]->size;
+        }
+    return sum;
+}
+
+static bool fits(const struct sum *sum, const struct sum *most, uint64_t size)
+{
+    return sum->n < most->n && sum->bytes <= most->bytes && size <= most->bytes - sum->bytes;
+}
+
+static bool is_dead(const struct region *region)
+{
+    struct stat st;
+    return region->fd >= 0 && atomic_load_explicit(&region->refs, memory_order_relaxed) == 1 &&
+           fstat(region->fd, &st) == 0 && st.st_nlink == 0;
+}
+
+/* Drops what nobody can open any more: of that owner, or of all if `owner` is NULL. */
+static void dead_drop(struct regions *regions, const struct regions_owner *owner)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < regions->n; i++) {
+        struct region *region = regions->items[i];
+        if ((!owner || counts_for(region, owner)) && is_dead(region)) {
+            regions->bytes -= region->size;
+            region_give(region);
+        } else {
+            regions->items[kept++] = region;
+        }
+    }
+    regions->n = kept;
+}
+
+static enum status room_check(const struct sum *sum, const struct sum *most, uint64_t size,
+                              const char *whose, const char *limit, struct error *err)
+{
+    if (fits(sum, most, size))
+        return STATUS_OK;
+    if (sum->n >= most->n)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%u regions are registered%s, which is %s",
+                         sum->n, whose, limit);
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED,
+                     "a region of %llu bytes beside %llu%s; %s is %llu", (unsigned long long)size,
+                     (unsigned long long)sum->bytes, whose, limit, (unsigned long long)most->bytes);
+}
+
+static enum status share_check(struct regions *regions, const struct regions_owner *owner,
+                               uint64_t size, struct error *err)
+{
+    const struct sum most = {MAX(regions->most / 2, 1u), MAX(regions->most_bytes / 2, UINT64_C(1))};
+    struct sum sum = sum_of(regions, owner);
+    if (!fits(&sum, &most, size)) {
+        dead_drop(regions, owner);
+        sum = sum_of(regions, owner);
+    }
+    return room_check(&sum, &most, size, " by this client", "its share", err);
+}
+
+static enum status place_check(struct regions *regions, const struct regions_owner *owner,
                                const struct request_region *wanted, struct error *err)
 {
+    const struct sum most = {regions->most, regions->most_bytes};
     for (uint32_t i = 0; i < regions->n; i++)
         if (belongs(regions->items[i], owner, wanted->name))
             return error_set(err, STATUS_ALREADY_EXISTS, "there is a region '%.*s' already",
                              MESSAGE_TEXT(wanted->name));
-    if (regions->n == regions->most)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED,
-                         "%u regions are registered, which is the limit", regions->most);
-    if (wanted->size > regions->most_bytes - regions->bytes)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED,
-                         "a region of %llu bytes beside %llu; the limit is %llu",
-                         (unsigned long long)wanted->size, (unsigned long long)regions->bytes,
-                         (unsigned long long)regions->most_bytes);
-    return STATUS_OK;
+    if (owner->has_share)
+        TRY(share_check(regions, owner, wanted->size, err));
+    if (!fits(&(struct sum){regions->n, regions->bytes}, &most, wanted->size))
+        dead_drop(regions, NULL);
+    const struct sum all = {regions->n, regions->bytes};
+    return room_check(&all, &most, wanted->size, "", "the limit", err);
 }
 
 enum status regions_register(struct regions *regions, enum region_kind kind,

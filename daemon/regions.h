@@ -13,6 +13,12 @@
  * socket must own the file as well. A region belongs to who registered it: nobody else can use, see
  * or unregister it, and names of different owners have nothing to do with each other.
  *
+ * Number and bytes are limited, and of both an identity, a user at a unix socket and an address of
+ * another machine have half at most. Only those that come from this machine, by TCP and without a
+ * token, are told apart by nothing and share all. Where room is missing, regions whose file has no
+ * name any more are dropped, unless a request uses them: their owner has most often ended. Nobody
+ * but the client knows whether it has such a file mapped, so as long as there is room they stay.
+ *
  * Regions of a GPU's memory are opened by the handle that their owner got for them from CUDA, if
  * the configuration says so, and are copied to and from the host's memory. The driver keeps them
  * for as long as they are open here.
@@ -29,6 +35,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "daemon/identity.h"
+#include "daemon/peer.h"
 #include "engine/engine.h"
 #include "proto/body.h"
 
@@ -44,8 +51,12 @@ struct regions_owner {
     char name[REGIONS_OWNER_MAX];
     bool has_user; /* false: over TCP nobody knows */
     uid_t user;
+    bool has_share;            /* at most half of all may be its own */
+    uint8_t address[PEER_KEY]; /* whose share it is, if the name does not say; otherwise zeros */
 };
-void regions_owner_of(const struct identity *who, int fd, struct regions_owner *out);
+/* `peer` may be NULL. */
+void regions_owner_of(const struct identities *identities, const struct identity *who, int fd,
+                      const struct peer *peer, struct regions_owner *out);
 
 /* By the keys shared_memory and cuda_shared_memory and the limits beside them. *out is NULL if the
  * configuration wants none. The device must outlive it. */
@@ -60,7 +71,8 @@ void regions_free(struct regions *regions);
  * Registers `wanted`, of a kind that is offered. INVALID_ARGUMENT: the file or handle is none that
  * may be registered, or has fewer bytes than offset and size say; ALREADY_EXISTS: the owner has a
  * region of that name; PERMISSION_DENIED: the file is another's; RESOURCE_EXHAUSTED: there are too
- * many regions, or too many bytes of them. Opens a file, but never waits for one.
+ * many regions, or too many bytes of them, of all or of this owner. Opens a file, but never waits
+ * for one.
  */
 enum status regions_register(struct regions *regions, enum region_kind kind,
                              const struct regions_owner *owner, const struct request_region *wanted,

@@ -477,6 +477,36 @@ class Owners(unittest.TestCase):
         client.infer("copy", [x], headers=who["ann"])
         server.stop()
 
+    def test_r11_nobody_takes_all(self):
+        tokens, lines = {}, ""
+        for name in ("ann", "bob"):
+            tokens[name], line = self.token(name, ("describe", "memory"))
+            lines += line + "\n"
+        path = harness.folder() / "shares.tokens"
+        path.write_text(lines)
+        path.chmod(0o600)
+        server = start({"tokens": str(path), "limits": {"region_bytes": 1 << 30, "regions": 4}})
+        self.addCleanup(server.kill)
+        big, small = raw_file(PREFIX + "big", 1 << 30), raw_file(PREFIX + "small", 4096)
+        self.addCleanup(os.unlink, small)
+        client = over_grpc.InferenceServerClient(address(server, "grpc"))
+        self.addCleanup(client.close)
+
+        def register(who, name, key, size):
+            client.register_system_shared_memory(
+                name, PREFIX + key, size, headers={"authorization": f"Bearer {tokens[who]}"})
+        with self.assertRaisesRegex(InferenceServerException, "its share is 536870912"):
+            register("ann", "all", "big", 1 << 30)
+        register("ann", "half", "big", 1 << 29)
+        os.unlink(big)
+        register("bob", "b", "small", 4096)
+        register("ann", "a", "small", 4096)  # the file of the other is gone, so that one goes
+        register("ann", "c", "small", 4096)
+        with self.assertRaisesRegex(InferenceServerException, "2 regions .* its share"):
+            register("ann", "d", "small", 4096)
+        register("bob", "d", "small", 4096)
+        server.stop()
+
 
 if __name__ == "__main__":
     harness.main()

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regions of shared memory: what may be registered, and what a client can do to them afterwards. */
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/regions.h"
@@ -178,6 +181,121 @@ static void number_and_bytes_are_limited(void **state)
     assert_int_equal(n, 2);
     assert_int_equal(bytes, 41);
     regions_free(regions);
+}
+
+/* Of two that are known neither takes all; who is not known has no share of its own. */
+static void r11_an_owner_has_half(void **state)
+{
+    (void)state;
+    struct regions *regions = made(4, 100);
+    const struct regions_owner eve = {.name = "eve", .has_share = true};
+    const struct regions_owner joe = {.name = "joe", .has_share = true};
+    const struct message_text all = {0};
+    assert_int_equal(add(regions, &eve, "a", 0, 51), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(add(regions, &eve, "a", 0, 49), STATUS_OK);
+    assert_int_equal(add(regions, &eve, "b", 0, 2), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(add(regions, &joe, "a", 0, 50), STATUS_OK);
+    regions_unregister(regions, REGION_SYSTEM, &joe, all);
+    assert_int_equal(add(regions, &eve, "b", 0, 1), STATUS_OK);
+    regions_unregister(regions, REGION_SYSTEM, &eve, message_text_of("a"));
+    assert_int_equal(add(regions, &eve, "c", 0, 1), STATUS_OK);
+    assert_int_equal(add(regions, &eve, "d", 0, 1), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(add(regions, &joe, "a", 0, 1), STATUS_OK);
+    regions_unregister(regions, REGION_SYSTEM, &eve, all);
+    assert_int_equal(add(regions, &ann, "a", 0, 99), STATUS_OK);
+    regions_free(regions);
+}
+
+/* Addresses have their own shares, though they see the same regions. */
+static void r11_an_address_has_half(void **state)
+{
+    (void)state;
+    struct regions *regions = made(4, 100);
+    const struct regions_owner here = {.name = "anonymous", .has_share = true, .address = {1, 10}};
+    const struct regions_owner there = {.name = "anonymous", .has_share = true, .address = {1, 11}};
+    struct region *region = NULL;
+    assert_int_equal(add(regions, &here, "a", 0, 50), STATUS_OK);
+    assert_int_equal(add(regions, &here, "b", 0, 1), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(add(regions, &there, "a", 0, 1), STATUS_ALREADY_EXISTS);
+    assert_int_equal(add(regions, &there, "b", 0, 50), STATUS_OK);
+    assert_int_equal(take(regions, &there, "a", 0, 50, &region), STATUS_OK);
+    region_give(region);
+    regions_free(regions);
+}
+
+/* Its owner has gone, or could register nothing else. */
+static void r11_regions_without_a_file_make_room(void **state)
+{
+    (void)state;
+    struct regions *regions = made(2, 100);
+    const struct regions_owner eve = {.name = "eve", .has_share = true};
+    struct region *region = NULL;
+    uint32_t n;
+    uint64_t bytes;
+    assert_int_equal(add(regions, &ann, "a", 0, 100), STATUS_OK);
+    assert_int_equal(add(regions, &bob, "b", 0, 1), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(file_make(NULL), 0);
+    assert_int_equal(take(regions, &ann, "a", 0, 100, &region), STATUS_OK);
+    assert_int_equal(add(regions, &bob, "b", 0, 1), STATUS_RESOURCE_EXHAUSTED); /* it is in use */
+    region_give(region);
+    assert_int_equal(add(regions, &bob, "b", 0, 40), STATUS_OK);
+    assert_int_equal(take(regions, &ann, "a", 0, 1, &region), STATUS_INVALID_ARGUMENT);
+    assert_int_equal(add(regions, &eve, "a", 0, 50), STATUS_OK);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(file_make(NULL), 0);
+    assert_int_equal(add(regions, &eve, "b", 0, 50), STATUS_OK); /* of its own share */
+    regions_count(regions, &n, &bytes);
+    assert_int_equal(n, 2); /* bob's has no name either, but there was no need of it */
+    assert_int_equal(bytes, 90);
+    regions_free(regions);
+}
+
+static int connected(int listening, struct sockaddr *address, socklen_t size, socklen_t room,
+                     int *client)
+{
+    *client = socket(address->sa_family, SOCK_STREAM, 0);
+    assert_int_equal(bind(listening, address, size), 0);
+    assert_int_equal(listen(listening, 1), 0);
+    assert_int_equal(getsockname(listening, address, &room), 0);
+    assert_int_equal(connect(*client, address, room), 0);
+    return accept(listening, NULL, NULL);
+}
+
+/* Local clients by TCP are one, so half would be half for all of them. */
+static void shares_are_of_whom_one_can_tell(void **state)
+{
+    (void)state;
+    struct config *config = config_new();
+    struct identities *identities = NULL;
+    struct error err;
+    struct regions_owner owner;
+    struct peer local = {.key = {1, 127}, .local = true}, other = {.key = {1, 10}};
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un un = {.sun_family = AF_UNIX}; /* without a name it gets one */
+    int tcp = socket(AF_INET, SOCK_STREAM, 0), local_socket = socket(AF_UNIX, SOCK_STREAM, 0);
+    int clients[2];
+    int by_tcp = connected(tcp, (struct sockaddr *)&in, sizeof(in), sizeof(in), &clients[0]);
+    int by_unix = connected(local_socket, (struct sockaddr *)&un, sizeof(sa_family_t), sizeof(un),
+                            &clients[1]);
+    assert_int_equal(identities_new(config, NULL, &identities, &err), STATUS_OK);
+    const struct identity *who = identities_anonymous(identities);
+    regions_owner_of(identities, who, by_tcp, &local, &owner);
+    assert_false(owner.has_share);
+    regions_owner_of(identities, who, by_tcp, &other, &owner);
+    assert_true(owner.has_share);
+    assert_memory_equal(owner.address, other.key, PEER_KEY);
+    regions_owner_of(identities, who, by_unix, &local, &owner);
+    assert_true(owner.has_share && owner.has_user);
+    assert_int_equal(owner.address[0], 0);
+    for (int i = 0; i < 2; i++)
+        close(clients[i]);
+    close(by_tcp);
+    close(by_unix);
+    close(tcp);
+    close(local_socket);
+    identities_unref(identities);
+    config_free(config);
 }
 
 static void r11_a_shortened_file_fails_its_own_calls(void **state)
@@ -355,6 +473,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(r11_files_of_other_users_are_refused, file_make,
                                         file_remove),
         cmocka_unit_test_setup_teardown(number_and_bytes_are_limited, file_make, file_remove),
+        cmocka_unit_test_setup_teardown(r11_an_owner_has_half, file_make, file_remove),
+        cmocka_unit_test_setup_teardown(r11_an_address_has_half, file_make, file_remove),
+        cmocka_unit_test_setup_teardown(r11_regions_without_a_file_make_room, file_make,
+                                        file_remove),
+        cmocka_unit_test(shares_are_of_whom_one_can_tell),
         cmocka_unit_test_setup_teardown(r11_a_shortened_file_fails_its_own_calls, file_make,
                                         file_remove),
         cmocka_unit_test_setup_teardown(r11_files_are_cut_while_they_are_used, file_make,
