@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/address.h"
+#include "base/clock.h"
 #include "daemon/loop.h"
 #include "daemon/notify.h"
 #include "daemon/peer.h"
@@ -23,6 +24,7 @@ enum {
     BACKLOG = 4096,
     PAUSE_MS = 100,     /* for want of descriptors or memory */
     FULL_PAUSE_MS = 10, /* until there may be a place for one more connection */
+    SAY_AGAIN_S = 60,   /* between two lines in the log about descriptors */
     FIRST_FD = 3,
 };
 
@@ -49,7 +51,8 @@ struct listeners {
     uv_loop_t *uv;
     uv_timer_t pause; /* runs while accepting pauses */
     struct peers *peers;
-    int spare; /* a descriptor to give up when there are no more; -1: it was given up */
+    uint64_t starved_ns; /* when the log was last told that there are no descriptors; 0: never */
+    int spare;           /* a descriptor to give up when there are no more; -1: it was given up */
     bool started, stopped;
     uint32_t n;
     struct listener items[];
@@ -126,6 +129,18 @@ static void accept_pause(struct listeners *all, uint64_t ms)
     uv_timer_start(&all->pause, pause_over, ms, 0);
 }
 
+/* Pauses come ten times a second, for as long as somebody holds all descriptors. */
+static void starved_say(struct listeners *all)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (all->starved_ns && now_ns - all->starved_ns < SAY_AGAIN_S * NS_PER_S)
+        return;
+    all->starved_ns = now_ns;
+    log_write(&all->shared->log, LOG_WARNING,
+              "no descriptors left: accepting pauses; the counter accept_no_descriptor tells how "
+              "often");
+}
+
 /* No descriptor is left: the peer learns of it by a closed connection. */
 static void accept_starved(struct listeners *all, struct listener *l)
 {
@@ -138,7 +153,7 @@ static void accept_starved(struct listeners *all, struct listener *l)
         all->spare = -1;
         spare_open(all);
     }
-    log_write(&all->shared->log, LOG_WARNING, "no descriptors left: accepting pauses");
+    starved_say(all);
     accept_pause(all, PAUSE_MS);
 }
 

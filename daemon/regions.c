@@ -82,13 +82,13 @@ static uint64_t number_of(const char *device)
     return colon ? strtoull(colon + 1, NULL, 10) : 0;
 }
 
-enum status regions_new(const struct config *config, struct device *device, struct regions **out,
-                        struct error *err)
+enum status regions_new(const struct config *config, uint32_t most, struct device *device,
+                        struct regions **out, struct error *err)
 {
     *out = NULL;
     if (!config->shared_memory && !config->cuda_shared_memory)
         return STATUS_OK;
-    uint32_t most = config->limits.regions;
+    most = MIN(most, config->limits.regions);
     struct regions *regions = calloc(1, sizeof(*regions) + most * sizeof(struct region *));
     if (!regions)
         return error_no_memory(err, "regions");

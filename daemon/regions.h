@@ -58,10 +58,11 @@ struct regions_owner {
 void regions_owner_of(const struct identities *identities, const struct identity *who, int fd,
                       const struct peer *peer, struct regions_owner *out);
 
-/* By the keys shared_memory and cuda_shared_memory and the limits beside them. *out is NULL if the
- * configuration wants none. The device must outlive it. */
-enum status regions_new(const struct config *config, struct device *device, struct regions **out,
-                        struct error *err);
+/* By the keys shared_memory and cuda_shared_memory and the limits beside them, but never more than
+ * `most` regions, each of which holds a descriptor. *out is NULL if the configuration wants none.
+ * The device must outlive it. */
+enum status regions_new(const struct config *config, uint32_t most, struct device *device,
+                        struct regions **out, struct error *err);
 /* Whether regions of that kind can be registered; `regions` may be NULL. */
 bool regions_offered(const struct regions *regions, enum region_kind kind);
 /* When no region is in use any more. NULL is fine. */

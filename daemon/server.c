@@ -48,11 +48,30 @@ enum {
     DEVICE_WORKERS = 2,
 };
 
-/* Makes room for the descriptors of all connections. If there is not enough, fewer are taken. */
+/* Deals out descriptors of which there are too few: a region of shared memory holds one for as long
+ * as it is registered, so regions get a quarter at most, and connections what they leave. */
+static void descriptors_deal(struct server *s, const struct config *config, rlim_t allowed)
+{
+    rlim_t spared = allowed > SPARE_DESCRIPTORS ? allowed - SPARE_DESCRIPTORS : 0;
+    uint32_t most = (uint32_t)MAX(allowed / 2, spared);
+    char regions[64] = "";
+    if (config->shared_memory) {
+        s->most_regions = MIN(config->limits.regions, MAX(most / 4, 1u));
+        most -= s->most_regions;
+        snprintf(regions, sizeof(regions), ", and %u regions of shared memory", s->most_regions);
+    }
+    s->most_connections = most;
+    log_write(&s->shared.log, LOG_WARNING,
+              "only %llu descriptors are allowed: at most %u connections are taken%s",
+              (unsigned long long)allowed, most, regions);
+}
+
+/* Makes room for the descriptors of all connections and regions. If there is not enough, fewer are
+ * taken. */
 static void descriptors_raise(struct server *s, const struct config *config)
 {
     struct rlimit limit;
-    s->most_connections = UINT32_MAX;
+    s->most_connections = s->most_regions = UINT32_MAX;
     rlim_t wanted = (rlim_t)config->limits.connections + SPARE_DESCRIPTORS +
                     4 * (rlim_t)(config->io_threads + config->models_count) +
                     (config->shared_memory ? config->limits.regions : 0);
@@ -64,13 +83,8 @@ static void descriptors_raise(struct server *s, const struct config *config)
         if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
             limit.rlim_cur = before;
     }
-    if (limit.rlim_cur < wanted) {
-        rlim_t spared = limit.rlim_cur > SPARE_DESCRIPTORS ? limit.rlim_cur - SPARE_DESCRIPTORS : 0;
-        s->most_connections = (uint32_t)MAX(limit.rlim_cur / 2, spared);
-        log_write(&s->shared.log, LOG_WARNING,
-                  "only %llu descriptors are allowed: at most %u connections are taken",
-                  (unsigned long long)limit.rlim_cur, s->most_connections);
-    }
+    if (limit.rlim_cur < wanted)
+        descriptors_deal(s, config, limit.rlim_cur);
 }
 
 static enum status device_start(struct server *s, const struct config *config, struct error *err)
@@ -203,7 +217,7 @@ static enum status server_start(struct server *s, struct config *config, struct 
     TRY(device_start(s, config, err));
     TRY(dispatch_start(s, config, err));
     TRY(traces_start(s, config, err));
-    TRY(regions_new(config, s->shared.device, &s->shared.regions, err));
+    TRY(regions_new(config, s->most_regions, s->shared.device, &s->shared.regions, err));
     TRY(loops_start(s, config->io_threads, table, err));
     TRY(handles_start(s, err));
     TRY(listeners_open(s, config, err));

@@ -37,8 +37,9 @@ struct server {
     struct listeners *listeners;
     struct models *models;
     struct answer_orders orders;
-    struct monitor *monitor;   /* NULL: nobody is told */
-    uint32_t most_connections; /* that there are descriptors for; set before all else */
+    struct monitor *monitor; /* NULL: nobody is told */
+    /* That there are descriptors for; set before all else. */
+    uint32_t most_connections, most_regions;
 
     /* The main thread's. */
     uv_loop_t control;

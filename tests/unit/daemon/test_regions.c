@@ -27,12 +27,12 @@ static struct regions *made(uint32_t most, uint64_t bytes)
     struct regions *regions = NULL;
     struct error err;
     assert_non_null(config);
-    assert_int_equal(regions_new(config, NULL, &regions, &err), STATUS_OK);
+    assert_int_equal(regions_new(config, UINT32_MAX, NULL, &regions, &err), STATUS_OK);
     assert_null(regions);
     config->shared_memory = strdup("//inferd-unit-");
     config->limits.regions = most;
     config->limits.region_bytes = bytes;
-    assert_int_equal(regions_new(config, NULL, &regions, &err), STATUS_OK);
+    assert_int_equal(regions_new(config, UINT32_MAX, NULL, &regions, &err), STATUS_OK);
     config_free(config);
     return regions;
 }
@@ -298,6 +298,22 @@ static void shares_are_of_whom_one_can_tell(void **state)
     config_free(config);
 }
 
+/* Whatever the configuration says. */
+static void there_are_no_more_than_descriptors(void **state)
+{
+    (void)state;
+    struct config *config = config_new();
+    struct regions *regions = NULL;
+    struct error err;
+    config->shared_memory = strdup("inferd-unit-");
+    assert_int_equal(regions_new(config, 2, NULL, &regions, &err), STATUS_OK);
+    assert_int_equal(add(regions, &ann, "a", 0, 1), STATUS_OK);
+    assert_int_equal(add(regions, &ann, "b", 0, 1), STATUS_OK);
+    assert_int_equal(add(regions, &ann, "c", 0, 1), STATUS_RESOURCE_EXHAUSTED);
+    regions_free(regions);
+    config_free(config);
+}
+
 static void r11_a_shortened_file_fails_its_own_calls(void **state)
 {
     (void)state;
@@ -407,7 +423,7 @@ static void memory_of_a_device(void **state)
     void *memory;
     char handle[ENGINE_HANDLE_BYTES] = {0}, got[8] = "";
     config->cuda_shared_memory = true;
-    assert_int_equal(regions_new(config, device, &regions, &err), STATUS_OK);
+    assert_int_equal(regions_new(config, UINT32_MAX, device, &regions, &err), STATUS_OK);
     assert_true(regions_offered(regions, REGION_CUDA));
     assert_false(regions_offered(regions, REGION_SYSTEM));
     assert_int_equal(device->backend->memory_alloc(device, MEMORY_DEVICE, 100, "x", &memory, &err),
@@ -456,7 +472,7 @@ static void a_cpu_offers_none(void **state)
     char handle[ENGINE_HANDLE_BYTES] = {0};
     assert_int_equal(engine_device_open("cpu", NULL, &device, &err), STATUS_OK);
     config->cuda_shared_memory = true;
-    assert_int_equal(regions_new(config, device, &regions, &err), STATUS_OK);
+    assert_int_equal(regions_new(config, UINT32_MAX, device, &regions, &err), STATUS_OK);
     assert_false(regions_offered(regions, REGION_CUDA));
     assert_int_equal(engine_shared_open(device, handle, 1, &shared, &err), STATUS_UNIMPLEMENTED);
     regions_free(regions);
@@ -478,6 +494,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(r11_regions_without_a_file_make_room, file_make,
                                         file_remove),
         cmocka_unit_test(shares_are_of_whom_one_can_tell),
+        cmocka_unit_test_setup_teardown(there_are_no_more_than_descriptors, file_make, file_remove),
         cmocka_unit_test_setup_teardown(r11_a_shortened_file_fails_its_own_calls, file_make,
                                         file_remove),
         cmocka_unit_test_setup_teardown(r11_files_are_cut_while_they_are_used, file_make,
