@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/target.h"
 
 #define TEMPORARY_SUFFIX ".inferd-tmp"
 
@@ -142,7 +143,7 @@ void file_unmap(struct file_map *map)
 }
 
 struct file_writer {
-    int dir, fd; /* dir is -1 if the file was opened by somebody else */
+    int dir, fd; /* dir is -1 if the file was opened by somebody else, or is a stream */
     bool committed;
     char *path; /* as given, for error texts */
     char *name; /* within dir */
@@ -230,19 +231,30 @@ static enum status writer_new(int dir, const char *path, const char *name, bool 
     return STATUS_OK;
 }
 
-/* "a/b" is "b" in the folder "a". */
-enum status file_writer_new(const char *path, bool wait, struct file_writer **out,
-                            struct error *err)
+/* "a/b" is "b" in the folder "a". `real` is where the file lies, `path` is for error texts. */
+static enum status writer_of_file(const char *path, const char *real, bool wait,
+                                  struct file_writer **out, struct error *err)
 {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
+    const char *slash = strrchr(real, '/');
+    char *folder = slash ? strndup(real, (size_t)(slash - real) + 1) : strdup("./");
     if (!folder)
         return error_no_memory(err, "%s", path);
     int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), saved = errno;
     free(folder);
     if (dir < 0)
         return error_errno(err, saved, "%s", path);
-    return writer_new(dir, path, slash ? slash + 1 : path, wait, out, err);
+    return writer_new(dir, path, slash ? slash + 1 : real, wait, out, err);
+}
+
+enum status file_writer_new(const char *path, bool wait, struct file_writer **out,
+                            struct error *err)
+{
+    CLEANUP(cleanup_free) char *real = NULL;
+    enum target_kind kind;
+    TRY(target_find(path, &kind, &real, err));
+    if (kind == TARGET_STREAM)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: not a regular file", path);
+    return writer_of_file(path, real, wait, out, err);
 }
 
 enum status file_writer_new_in(int dir, const char *name, bool wait, struct file_writer **out,
@@ -273,6 +285,59 @@ enum status file_writer_new_fd(int fd, const char *name, struct file_writer **ou
     return STATUS_OK;
 }
 
+/* A writer of what is open already; takes over `fd`. */
+static enum status writer_of_stream(int fd, const char *name, struct file_writer **out,
+                                    struct error *err)
+{
+    struct file_writer *w = calloc(1, sizeof(*w));
+    char *path = strdup(name);
+    if (!w || !path) {
+        free(w);
+        free(path);
+        close(fd);
+        return error_no_memory(err, "%s", name);
+    }
+    *w = (struct file_writer){.dir = -1, .fd = fd, .committed = true, .path = path};
+    *out = w;
+    return STATUS_OK;
+}
+
+/* A stream has no *real. */
+static enum status find_text(const char *path, char **real, struct error *err)
+{
+    CLEANUP(cleanup_free) char *found = NULL;
+    enum target_kind kind;
+    if (target_is_stdout(path))
+        return STATUS_OK;
+    TRY(target_find(path, &kind, &found, err));
+    if (kind == TARGET_FILE)
+        *real = STEAL(found);
+    return STATUS_OK;
+}
+
+enum status file_writer_new_text(const char *path, struct file_writer **out, struct error *err)
+{
+    CLEANUP(cleanup_free) char *real = NULL;
+    int fd;
+    TRY(find_text(path, &real, err));
+    if (real)
+        return writer_of_file(path, real, true, out, err);
+    TRY(target_open_stream(path, &fd, err));
+    return writer_of_stream(fd, path, out, err);
+}
+
+enum status file_writer_try_text(const char *path, struct error *err)
+{
+    CLEANUP(cleanup_free) char *real = NULL;
+    CLEANUP(file_writer_cleanup) struct file_writer *writer = NULL;
+    TRY(find_text(path, &real, err));
+    if (real)
+        return writer_of_file(path, real, true, &writer, err);
+    if (!target_is_stdout(path) && access(path, W_OK) < 0)
+        return error_errno(err, errno, "%s", path);
+    return STATUS_OK;
+}
+
 int file_writer_fd(const struct file_writer *w)
 {
     return w->fd;
@@ -295,9 +360,10 @@ enum status file_writer_put(struct file_writer *w, const void *data, size_t size
 
 enum status file_writer_commit(struct file_writer *w, struct error *err)
 {
-    if (fsync(w->fd) < 0)
+    bool stream = w->dir < 0; /* EINVAL, EROFS: fsync(2) of what has no disk behind it */
+    if (fsync(w->fd) < 0 && !(stream && (errno == EINVAL || errno == EROFS)))
         return error_errno(err, errno, "%s: fsync", w->path);
-    if (w->dir < 0)
+    if (stream)
         return STATUS_OK;
     if (renameat(w->dir, w->temporary, w->dir, w->name) < 0)
         return error_errno(err, errno, "%s: rename", w->path);

@@ -52,11 +52,19 @@ void file_unmap(struct file_map *map); /* {0} is fine; leaves {0} */
 
 struct file_writer;
 
-/* Opens the temporary for `path`. If another process is writing the same target, the call waits for
- * that process (`wait`) or fails with UNAVAILABLE. */
+/* Opens the temporary for `path`, or for what a symbolic link of that name leads to: the link
+ * stays. What is there and is no regular file is refused. If another process is writing the same
+ * target, the call waits for that process (`wait`) or fails with UNAVAILABLE. */
 enum status file_writer_new(const char *path, bool wait, struct file_writer **out,
                             struct error *err);
-/* The same for a plain name in the folder `dir`, which stays the caller's. */
+/* Does the same and waits, but a TARGET_STREAM (base/target.h) and what standard output is are
+ * written to as they are: for texts, which readers take as they come. */
+enum status file_writer_new_text(const char *path, struct file_writer **out, struct error *err);
+/* Says whether file_writer_new_text would find a folder or a stream that cannot be written to, for
+ * before the work. Leaves no temporary, and opens no stream: a pipe's reader would see its end. */
+enum status file_writer_try_text(const char *path, struct error *err);
+/* Opens the temporary for a plain name in the folder `dir`, which stays the caller's. Whatever has
+ * that name is replaced. */
 enum status file_writer_new_in(int dir, const char *name, bool wait, struct file_writer **out,
                                struct error *err);
 /* Cuts the regular file `fd` to nothing and writes to it. Takes no ownership; `name` is for the
@@ -68,7 +76,7 @@ int file_writer_fd(const struct file_writer *writer);
 enum status file_writer_put(struct file_writer *writer, const void *data, size_t size,
                             struct error *err);
 /* Calls fsync, renames, and calls fsync for the folder. After a failure the old target is
- * untouched. A writer of a descriptor only calls fsync. */
+ * untouched. A writer of a descriptor or a stream only calls fsync. */
 enum status file_writer_commit(struct file_writer *writer, struct error *err);
 /* Removes the temporary, for a handler of the signal that ends the process. */
 void file_writer_abandon(const struct file_writer *writer);

@@ -14,6 +14,7 @@
 #include "tools/handed.h"
 #include "tools/inferctl.h"
 #include "tools/model.h"
+#include "tools/output.h"
 #include "tools/types.h"
 
 struct build_args {
@@ -113,12 +114,15 @@ static void unfinished_cleanup(struct file_writer **writer)
 
 enum { LOOK_US = 50000 }; /* time between two looks whether another build of the plan has ended */
 
-static enum status open_plan(const char *output, struct file_writer **out, struct error *err)
+static enum status open_plan(const struct build_args *args, const char *from,
+                             struct file_writer **out, struct error *err)
 {
+    const char *output = args->output;
     struct handed handed;
     if (handed_parse(output, &handed))
         return file_writer_new_fd(handed.fd, "the plan", out, err);
     enum status status;
+    TRY(output_check(output, from, &args->model, err));
     handle_signals();
     while ((status = try_writer(output, out, err)) == STATUS_UNAVAILABLE)
         usleep(LOOK_US);
@@ -137,7 +141,7 @@ static enum status build(const struct build_args *args, const char *from, struct
     CLEANUP(unfinished_cleanup) struct file_writer *writer = NULL;
     CLEANUP(device_cleanup) struct device *device = NULL;
     CLEANUP(plan_cleanup) struct plan *plan = NULL;
-    TRY(open_plan(args->output, &writer, err));
+    TRY(open_plan(args, from, &writer, err));
     TRY(model_device_open(&args->model, NULL, &log, &device, err));
     TRY(model_build(from, &args->model, device, &log, &args->batches, &report, &plan, err));
     TRY(plan_write_to(writer, plan, err));

@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/target.h"
 #include "engine/quant/method.h"
 #include "tools/cleanup.h"
 #include "tools/dataset.h"
 #include "tools/inferctl.h"
 #include "tools/model.h"
+#include "tools/output.h"
 
 struct calibrate_args {
     struct model_args model;
@@ -155,19 +158,21 @@ static enum status run_samples(struct run *r, struct calibration *calibration, s
 
 static void print_report(const struct run *r, const struct calibration_report *report)
 {
+    /* Not among the lines of the table. */
+    FILE *to = target_is_stdout(r->args->output) ? stderr : stdout;
     char method[32];
     quant_method_format(r->method, r->percentile, method);
-    printf("%s: %u tensors from %llu sample%s by %s, %.1f s\n", r->args->output, report->tensors,
-           (unsigned long long)report->samples, report->samples == 1 ? "" : "s", method,
-           (double)(clock_now_ns() - r->begun_ns) / NS_PER_S);
+    fprintf(to, "%s: %u tensors from %llu sample%s by %s, %.1f s\n", r->args->output,
+            report->tensors, (unsigned long long)report->samples, report->samples == 1 ? "" : "s",
+            method, (double)(clock_now_ns() - r->begun_ns) / NS_PER_S);
     if (report->infinite)
-        printf("  %u tensor%s held infinite numbers or NaN and %s kept as floats: '%.80s'%s\n",
-               report->infinite, report->infinite == 1 ? "" : "s",
-               report->infinite == 1 ? "is" : "are", report->first_infinite,
-               report->infinite == 1 ? "" : ", ...");
+        fprintf(to, "  %u tensor%s held infinite numbers or NaN and %s kept as floats: '%.80s'%s\n",
+                report->infinite, report->infinite == 1 ? "" : "s",
+                report->infinite == 1 ? "is" : "are", report->first_infinite,
+                report->infinite == 1 ? "" : ", ...");
     if (report->empty)
-        printf("  %u tensor%s 0 in all samples: the range 0..1 is a guess\n", report->empty,
-               report->empty == 1 ? " was" : "s were");
+        fprintf(to, "  %u tensor%s 0 in all samples: the range 0..1 is a guess\n", report->empty,
+                report->empty == 1 ? " was" : "s were");
 }
 
 static enum status fill(void *user, struct calibration *calibration, struct error *err)
@@ -182,17 +187,10 @@ static enum status fill(void *user, struct calibration *calibration, struct erro
     TRY(status);
     TRY(calibration_table(calibration, r->method, r->percentile, &table, &report, err));
     const char *slash = strrchr(r->model, '/');
-    TRY(file_writer_new(r->args->output, true, &writer, err));
+    TRY(file_writer_new_text(r->args->output, &writer, err));
     TRY(quant_table_write(writer, table, slash ? slash + 1 : r->model, err));
     print_report(r, &report);
     return STATUS_OK;
-}
-
-/* Finds a folder that cannot be written to before the work; no temporary stays while it lasts. */
-static enum status try_output(const char *path, struct error *err)
-{
-    CLEANUP(file_writer_cleanup) struct file_writer *writer = NULL;
-    return file_writer_new(path, true, &writer, err);
 }
 
 static enum status calibrate(struct run *r, struct error *err)
@@ -202,10 +200,11 @@ static enum status calibrate(struct run *r, struct error *err)
     if (model_is_plan(r->model))
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "%.200s is a plan: calibrate the model that it was built from", r->model);
+    TRY(output_check(r->args->output, r->model, &r->args->model, err));
     TRY(quant_method_parse(r->args->method ? r->args->method : "entropy", &r->method,
                            &r->percentile, err));
     TRY(open_data(r, err));
-    TRY(try_output(r->args->output, err));
+    TRY(file_writer_try_text(r->args->output, err));
     TRY(model_device_open(&r->args->model, NULL, &log, &device, err));
     return model_calibrate(r->model, &r->model_args, device, &log, fill, r, err);
 }

@@ -13,6 +13,7 @@
 #include "tools/inferctl.h"
 #include "tools/layers.h"
 #include "tools/model.h"
+#include "tools/output.h"
 
 struct graph_args {
     struct model_args model;
@@ -253,7 +254,7 @@ static enum status write_svg(const struct ir_graph *graph, const char *path, str
     layers_deinit(&d.layers);
     if (!drawn)
         return error_no_memory(err, "the drawing");
-    TRY(file_writer_new(path, true, &writer, err));
+    TRY(file_writer_new_text(path, &writer, err));
     TRY(file_writer_put(writer, text, size, err));
     return file_writer_commit(writer, err);
 }
@@ -292,6 +293,13 @@ static enum status draw_model(const struct graph_args *args, const char *path, s
     return write_svg(graph, args->output, err);
 }
 
+static enum status graph(const struct graph_args *args, const char *path, struct error *err)
+{
+    TRY(output_check(args->output, path, &args->model, err));
+    TRY(file_writer_try_text(args->output, err));
+    return model_is_plan(path) ? draw_plan(args, path, err) : draw_model(args, path, err);
+}
+
 int command_graph(int argc, char **argv)
 {
     struct graph_args args = {0};
@@ -304,8 +312,5 @@ int command_graph(int argc, char **argv)
         fprintf(stderr, "inferctl graph: -o FILE.svg is required\n");
         return EXIT_USAGE;
     }
-    const char *path = files.list[0];
-    enum status status =
-        model_is_plan(path) ? draw_plan(&args, path, &err) : draw_model(&args, path, &err);
-    return status ? command_failed("graph", &err) : EXIT_OK;
+    return graph(&args, files.list[0], &err) ? command_failed("graph", &err) : EXIT_OK;
 }

@@ -10,6 +10,7 @@
 #include "tools/cleanup.h"
 #include "tools/inferctl.h"
 #include "tools/npy.h"
+#include "tools/output.h"
 #include "tools/request.h"
 #include "tools/tensor.h"
 
@@ -53,9 +54,23 @@ static enum status copy_output(const struct inferd_tensor *from, struct tensor_v
     return STATUS_OK;
 }
 
-static enum status write_output(const char *folder, const char *name, const struct tensor_view *t,
+/* The outputs' names are known only now: their files must not be those of --input, "NAME=FILE". */
+static enum status check_inputs(const struct infer_args *args, const char *output,
                                 struct error *err)
 {
+    const struct arg_texts *inputs = &args->request.inputs;
+    for (uint32_t i = 0; i < inputs->n; i++) {
+        const char *file = strchr(inputs->list[i], '=');
+        if (file)
+            TRY(output_check_one(output, file + 1, err));
+    }
+    return STATUS_OK;
+}
+
+static enum status write_output(const struct infer_args *args, const char *name,
+                                const struct tensor_view *t, struct error *err)
+{
+    const char *folder = args->output;
     char path[4096], file[REQUEST_NAME_MAX];
     snprintf(file, sizeof(file), "%s", name);
     for (char *c = file; *c; c++) {
@@ -64,6 +79,7 @@ static enum status write_output(const char *folder, const char *name, const stru
     }
     if (snprintf(path, sizeof(path), "%s/%s.npy", folder, file) >= (int)sizeof(path))
         return error_set(err, STATUS_INVALID_ARGUMENT, "--output: the path is too long");
+    TRY(check_inputs(args, path, err));
     return npy_write(path, t, err);
 }
 
@@ -75,7 +91,7 @@ static enum status take_output(const struct infer_args *args, const struct infer
     CLEANUP(cleanup_free) UNUSED void *data = t.data;
     if (!args->quiet)
         tensor_print(stdout, from->name, &t, 10);
-    return args->output ? write_output(args->output, from->name, &t, err) : STATUS_OK;
+    return args->output ? write_output(args, from->name, &t, err) : STATUS_OK;
 }
 
 static enum status take_outputs(const struct infer_args *args, const struct inferd_response *r,

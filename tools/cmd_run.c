@@ -5,11 +5,13 @@
  * with files.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/names.h"
 #include "engine/build/ragged.h"
 #include "engine/import/onnx.h"
@@ -17,6 +19,7 @@
 #include "tools/inferctl.h"
 #include "tools/model.h"
 #include "tools/npy.h"
+#include "tools/output.h"
 #include "tools/tensor.h"
 
 struct run_args {
@@ -443,20 +446,56 @@ static enum status run_all(struct run *r, struct error *err)
 
 /* --- outputs --- */
 
-static enum status write_outputs(const struct run *r, struct error *err)
+/* The file of an output in the folder of --output. */
+static enum status output_path(const struct run *r, uint32_t index, char path[PATH_MAX],
+                               struct error *err)
+{
+    char name[PLAN_NAME_MAX + 1];
+    snprintf(name, sizeof(name), "%s", info(r)->outputs[index].name);
+    for (char *c = name; *c; c++)
+        if (*c == '/' || *c == ':')
+            *c = '_';
+    if (snprintf(path, PATH_MAX, "%s/%s.npy", r->args->output, name) >= PATH_MAX)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--output: the path is too long");
+    return STATUS_OK;
+}
+
+/* Refuses to write over the files of --input or --check: "NAME=FILE". */
+static enum status check_files(const struct arg_texts *files, const char *output, struct error *err)
+{
+    for (uint32_t i = 0; i < files->n; i++) {
+        char name[128];
+        const char *file;
+        if (args_split(files->list[i], name, sizeof(name), &file))
+            TRY(output_check_one(output, file, err));
+    }
+    return STATUS_OK;
+}
+
+/* Makes the folder before the work, and sees that its files may be written. */
+static enum status try_outputs(const struct run *r, const char *model, struct error *err)
 {
     if (!r->args->output)
         return STATUS_OK;
     if (mkdir(r->args->output, 0777) && errno != EEXIST)
         return error_errno(err, errno, "%s", r->args->output);
     for (uint32_t i = 0; i < info(r)->n_outputs; i++) {
-        char path[4096], name[PLAN_NAME_MAX + 1];
-        snprintf(name, sizeof(name), "%s", info(r)->outputs[i].name);
-        for (char *c = name; *c; c++)
-            if (*c == '/' || *c == ':')
-                *c = '_';
-        if (snprintf(path, sizeof(path), "%s/%s.npy", r->args->output, name) >= (int)sizeof(path))
-            return error_set(err, STATUS_INVALID_ARGUMENT, "--output: the path is too long");
+        CLEANUP(file_writer_cleanup) struct file_writer *writer = NULL;
+        char path[PATH_MAX];
+        TRY(output_path(r, i, path, err));
+        TRY(output_check(path, model, &r->args->model, err));
+        TRY(check_files(&r->args->inputs, path, err));
+        TRY(check_files(&r->args->checks, path, err));
+        TRY(file_writer_new(path, true, &writer, err));
+    }
+    return STATUS_OK;
+}
+
+static enum status write_outputs(const struct run *r, struct error *err)
+{
+    for (uint32_t i = 0; r->args->output && i < info(r)->n_outputs; i++) {
+        char path[PATH_MAX];
+        TRY(output_path(r, i, path, err));
         TRY(npy_write(path, &r->out[i], err));
     }
     return STATUS_OK;
@@ -495,6 +534,7 @@ static enum status run_steps(struct run *r, const char *path, struct error *err)
 {
     TRY(open_model(r, path, err));
     TRY(load_inputs(r, err));
+    TRY(try_outputs(r, path, err));
     TRY(make_tensors(r, err));
     TRY(run_all(r, err));
     for (uint32_t i = 0; !r->args->quiet && i < info(r)->n_outputs; i++)

@@ -244,6 +244,72 @@ static void refuses_bad_targets(void **state)
     assert_null(w);
 }
 
+/* Rename would replace these by a regular file. */
+static void only_regular_files_are_replaced(void **state)
+{
+    struct box *box = *state;
+    struct error err;
+    struct file_writer *w = NULL;
+    struct stat st;
+    assert_int_equal(mkfifo(at(box, "pipe"), 0600), 0);
+    assert_int_equal(file_writer_new(at(box, "pipe"), false, &w, &err), STATUS_INVALID_ARGUMENT);
+    assert_int_equal(symlink("/dev/null", at(box, "null")), 0);
+    assert_int_equal(file_writer_new(at(box, "null"), false, &w, &err), STATUS_INVALID_ARGUMENT);
+    assert_int_equal(file_writer_new(box->dir, false, &w, &err), STATUS_INVALID_ARGUMENT);
+    assert_null(w);
+    assert_int_equal(lstat(at(box, "pipe"), &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+    assert_int_equal(entries(box), 2);
+}
+
+static void write_link(const struct box *box, const char *text)
+{
+    struct error err;
+    struct file_writer *w;
+    assert_int_equal(file_writer_new(at(box, "link"), false, &w, &err), STATUS_OK);
+    assert_int_equal(file_writer_put(w, text, strlen(text), &err), STATUS_OK);
+    assert_int_equal(file_writer_commit(w, &err), STATUS_OK);
+    file_writer_free(w);
+}
+
+static void what_a_link_leads_to_is_replaced(void **state)
+{
+    struct box *box = *state;
+    struct stat st;
+    assert_int_equal(mkdir(at(box, "sub"), 0700), 0);
+    assert_int_equal(symlink("sub/second", at(box, "link")), 0);
+    assert_int_equal(symlink("../plan", at(box, "sub/second")), 0);
+    write_link(box, "made"); /* it leads to nothing yet */
+    assert_content(at(box, "plan"), "made");
+    write_link(box, "replaced");
+    assert_content(at(box, "plan"), "replaced");
+    assert_int_equal(lstat(at(box, "link"), &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(entries(box), 3);
+}
+
+static void texts_go_into_pipes(void **state)
+{
+    struct box *box = *state;
+    struct error err;
+    struct file_writer *w;
+    char got[8] = "";
+    assert_int_equal(mkfifo(at(box, "pipe"), 0600), 0);
+    int end = open(at(box, "pipe"), O_RDONLY | O_NONBLOCK);
+    assert_int_equal(file_writer_try_text(at(box, "pipe"), &err), STATUS_OK);
+    assert_int_equal(file_writer_new_text(at(box, "pipe"), &w, &err), STATUS_OK);
+    assert_int_equal(file_writer_put(w, "text", 4, &err), STATUS_OK);
+    assert_int_equal(file_writer_commit(w, &err), STATUS_OK);
+    file_writer_free(w);
+    assert_int_equal(read(end, got, sizeof(got)), 4);
+    assert_string_equal(got, "text");
+    close(end);
+    assert_int_equal(entries(box), 1);
+    assert_int_equal(file_writer_try_text(at(box, "no/text"), &err), STATUS_NOT_FOUND);
+    assert_int_equal(file_writer_try_text(at(box, "text"), &err), STATUS_OK);
+    assert_int_equal(entries(box), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +321,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(r35_one_writer, setup, teardown),
         cmocka_unit_test_setup_teardown(r36_orphans_are_swept_or_reused, setup, teardown),
         cmocka_unit_test_setup_teardown(refuses_bad_targets, setup, teardown),
+        cmocka_unit_test_setup_teardown(only_regular_files_are_replaced, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_a_link_leads_to_is_replaced, setup, teardown),
+        cmocka_unit_test_setup_teardown(texts_go_into_pipes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
