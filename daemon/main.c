@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 
 #include "base/restart.h"
+#include "base/standard.h"
 #include "daemon/check.h"
 #include "daemon/last_words.h"
 #include "daemon/options.h"
@@ -37,6 +38,36 @@ static void close_to_others(bool closed)
     prctl(PR_SET_DUMPABLE, closed ? 0 : 1, 0, 0, 0);
 }
 
+/* What could not be printed is a failure; one that came before has its own line and status. A
+ * server is left out: it has served, whoever took its lines. */
+static int finish(int result)
+{
+    struct error err;
+    if (!standard_flush(stdout, &err) || result)
+        return result;
+    fprintf(stderr, "inferd: %s\n", err.text);
+    return EXIT_FAILURE;
+}
+
+static int run(struct options *options)
+{
+    close_to_others(true);
+    struct config *config;
+    struct error err;
+    int result = EXIT_FAILURE;
+    if (options_configure(options, &config, &err)) {
+        fprintf(stderr, "inferd: %s\n", err.text);
+    } else if (options->check) {
+        result = finish(check_run(config));
+        config_free(config);
+    } else {
+        result = server_run(options, config);
+    }
+    options_deinit(options);
+    close_to_others(false);
+    return result;
+}
+
 int main(int argc, char **argv)
 {
     server_signals_hold();
@@ -47,7 +78,7 @@ int main(int argc, char **argv)
     struct options options;
     switch (options_parse(argc, argv, &options)) {
     case OPTIONS_DONE:
-        return EXIT_SUCCESS;
+        return finish(EXIT_SUCCESS);
     case OPTIONS_WRONG:
         return 2;
     case OPTIONS_FAILED:
@@ -55,19 +86,5 @@ int main(int argc, char **argv)
     case OPTIONS_RUN:
         break;
     }
-    close_to_others(true);
-    struct config *config;
-    struct error err;
-    int result = EXIT_FAILURE;
-    if (options_configure(&options, &config, &err)) {
-        fprintf(stderr, "inferd: %s\n", err.text);
-    } else if (options.check) {
-        result = check_run(config);
-        config_free(config);
-    } else {
-        result = server_run(&options, config);
-    }
-    options_deinit(&options);
-    close_to_others(false);
-    return result;
+    return run(&options);
 }

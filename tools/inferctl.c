@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/names.h"
 #include "base/restart.h"
+#include "base/standard.h"
 #include "tools/args.h"
 
 const struct command commands[] = {
@@ -69,9 +70,8 @@ static int help_of(char *command)
     return run_command(2, argv);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    restart_for_openmp(argv);
     if (argc < 2)
         return help(stderr);
     if (is_one_of(argv[1], "--help", "-h", "help"))
@@ -81,4 +81,20 @@ int main(int argc, char **argv)
         return EXIT_OK;
     }
     return run_command(argc - 1, argv + 1);
+}
+
+/* What could not be printed is a failure; one that came before has its own line and status. */
+static int finish(int result)
+{
+    struct error err;
+    if (!standard_flush(stdout, &err) || result)
+        return result;
+    fprintf(stderr, "inferctl: %s\n", err.text);
+    return EXIT_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    restart_for_openmp(argv);
+    return finish(run(argc, argv));
 }

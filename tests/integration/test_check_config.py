@@ -189,6 +189,16 @@ class CheckConfig(unittest.TestCase):
         finally:
             harness.INFERD = real
 
+    def test_what_cannot_be_printed_is_a_failure(self):
+        for arguments in (["--help"], ["--version"],
+                          ["--check-config", "--listen", "127.0.0.1:0"]):
+            with self.subTest(arguments), open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([harness.INFERD, *arguments], stdout=full, check=False,
+                                      stderr=subprocess.PIPE, text=True, timeout=60,
+                                      env=dict(os.environ, CACHE_DIRECTORY=str(self.cache)))
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("inferd: standard output: ", done.stderr)
+
 
 if __name__ == "__main__":
     harness.main()

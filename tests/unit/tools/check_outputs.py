@@ -109,6 +109,20 @@ class Outputs(unittest.TestCase):
         said = self.refused(self.dir / "file", "run", self.plan, "-o", self.dir / "file")
         self.assertIn("Not a directory", said)
 
+    def test_what_cannot_be_printed_is_a_failure(self):
+        self.build()
+        cases = (("help",), ("version",), ("graph", "--help"), ("completion", "bash"),
+                 ("inspect", self.plan), ("inspect", self.model, "--json"),
+                 ("bench", self.plan, "--seconds", "0.01", "--json"), ("run", self.plan),
+                 ("build", self.model, "-o", self.plan, "--batch", 1, *QUICK))
+        for case in cases:
+            with self.subTest(case), open("/dev/full", "w", encoding="utf-8") as full:
+                done = self.start(*case, stdout=full)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertRegex(done.stderr, r"\Ainferctl: standard output: .*\n\Z")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            self.assertEqual(self.start("nothing", stdout=full).returncode, 2)
+
 
 if __name__ == "__main__":
     INFERCTL, MODELS = sys.argv[1], pathlib.Path(sys.argv[2])
