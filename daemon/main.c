@@ -70,6 +70,7 @@ static int run(struct options *options)
 
 int main(int argc, char **argv)
 {
+    standard_open();
     server_signals_hold();
     restart_for_openmp(argv);
     last_words_install();

@@ -95,6 +95,7 @@ static int finish(int result)
 
 int main(int argc, char **argv)
 {
+    standard_open();
     restart_for_openmp(argv);
     return finish(run(argc, argv));
 }

@@ -533,6 +533,21 @@ class Lifecycle(unittest.TestCase):
         self.assertIn("model 'broken'", s.log())
         self.assertIn("no model could be loaded", s.log())
 
+    def test_descriptors_that_are_closed_are_no_sockets(self):
+        """The first files that are opened must not take the numbers of standard streams."""
+        closed = ("sh", "-c", 'exec "$0" "$@" <&-')
+        with harness.Server(models(), prefix=closed) as s:
+            with s.client() as client:
+                self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
+            for outputs in (">&-", "<&- >&-"):
+                done = subprocess.run(
+                    ["sh", "-c", f'exec "$0" status "$1" -w --interval 0.05 -n 2 {outputs}',
+                     harness.INFERCTL, s.address], stderr=subprocess.PIPE, text=True, timeout=60,
+                    check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+            s.stop()
+        self.assertNotIn("magic", s.log())
+
 
 def activated(wrapper, hand_over, config=None, env=None):
     """A server with sockets on descriptors 3 and up; LISTEN_FDS counts those that are open."""
