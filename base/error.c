@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/escape.h"
 
 /* A text is formatted to this size and cut there. The size is above ERROR_TEXT_MAX, so that the cut
  * lies beyond what an error has room for. */
@@ -32,44 +32,13 @@ const char *status_name(enum status status)
     return rows[(unsigned)status < STATUS_COUNT_ ? (unsigned)status : CAUSE_UNKNOWN].name;
 }
 
-/* C0, DEL, and C1 (U+0080 to U+009F), which terminals take for commands as well. */
-static bool is_control(const unsigned char *at, size_t len)
-{
-    return (len == 1 && (at[0] < 0x20 || at[0] == 0x7f)) ||
-           (len == 2 && at[0] == 0xc2 && at[1] < 0xa0);
-}
-
-/* Copies `in` to `out`, each byte of a control character and each byte that is not UTF-8 as \xNN;
- * never splits a character or an escape. */
-static void escape(char *out, size_t size, const char *in)
-{
-    size_t n = 0, len, left = strlen(in);
-    for (; left; in += len, left -= len) {
-        const unsigned char *at = (const unsigned char *)in;
-        len = utf8_char(in, left);
-        if (len && !is_control(at, len)) {
-            if (n + len >= size)
-                break;
-            memcpy(out + n, in, len);
-            n += len;
-        } else {
-            len = 1; /* the second byte of a C1 character is then no UTF-8 */
-            if (n + 4 >= size)
-                break;
-            snprintf(out + n, 5, "\\x%02x", at[0]);
-            n += 4;
-        }
-    }
-    out[n] = '\0';
-}
-
 static enum status fill(struct error *err, enum cause cause, const char *text)
 {
     if (err) {
         err->status = cause_row(cause)->status;
         err->cause = cause;
         err->scope = ERROR_REQUEST;
-        escape(err->text, sizeof(err->text), text);
+        escape_text(err->text, sizeof(err->text), text);
     }
     return cause_row(cause)->status;
 }
@@ -192,5 +161,5 @@ void error_prefix(struct error *err, const char *fmt, ...)
     vsnprintf(head, sizeof(head), fmt, args);
     va_end(args);
     snprintf(whole, sizeof(whole), "%s: %s", head, err->text);
-    escape(err->text, sizeof(err->text), whole);
+    escape_text(err->text, sizeof(err->text), whole);
 }

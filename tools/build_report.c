@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "engine/ir/ops.h"
 #include "tools/exactness.h"
+#include "tools/show.h"
 
 enum { FAMILIES_MAX = 24, FAMILY_MAX = 24, NAMED_MAX = 6 };
 
@@ -80,7 +81,7 @@ static void print_backend(const struct families *f, const char *backend)
     const char *before = " (";
     for (uint32_t i = 0; i < f->n; i++)
         if (!strcmp(f->list[i].backend, backend)) {
-            printf("%s%s %u", before, f->list[i].name, f->list[i].layers);
+            show_printf("%s%s %u", before, f->list[i].name, f->list[i].layers);
             before = ", ";
         }
     puts(")");
@@ -134,8 +135,8 @@ static void print_named(const char *what, const struct ir_graph *graph, uint64_t
     print_share(ns, all_ns);
     for (uint32_t i = 0; i < graph->n_nodes && named < NAMED_MAX; i++)
         if (is(ir_node(graph, i)))
-            printf("%s'%.48s' (%s)", named++ ? ", " : ": ", ir_node(graph, i)->name,
-                   ir_op_name(ir_node(graph, i)->op));
+            show_printf("%s'%.48s' (%s)", named++ ? ", " : ": ", ir_node(graph, i)->name,
+                        ir_op_name(ir_node(graph, i)->op));
     puts(n > NAMED_MAX ? ", ..." : "");
 }
 
@@ -179,9 +180,9 @@ static void print_ranges(const struct quant_report *r)
                r->given, r->used, r->idle + r->kept, r->gone);
     puts("");
     if (r->missing)
-        printf("    no range: %u input%s of layers stay%s a float: %s%s\n", r->missing,
-               r->missing == 1 ? "" : "s", r->missing == 1 ? "s" : "", r->first_missing,
-               r->missing == 1 ? "" : ", ...");
+        show_printf("    no range: %u input%s of layers stay%s a float: %s%s\n", r->missing,
+                    r->missing == 1 ? "" : "s", r->missing == 1 ? "s" : "", r->first_missing,
+                    r->missing == 1 ? "" : ", ...");
 }
 
 static void print_profiles(const struct plan *plan)
@@ -191,7 +192,7 @@ static void print_profiles(const struct plan *plan)
         count(&f, plan->profiles[i].graph);
         printf("  batch %u", plan->profiles[i].batch);
         for (uint32_t k = 0; k < plan->n_free; k++)
-            printf(", %s %lld", plan->free[k].name, (long long)plan->profiles[i].values[k]);
+            show_printf(", %s %lld", plan->free[k].name, (long long)plan->profiles[i].values[k]);
         printf(": %u layers, %.1f us\n", f.layers, (double)f.ns / 1000);
     }
 }
@@ -209,7 +210,7 @@ static bool is_told(const struct plan *plan, uint32_t profile, uint32_t dim)
 static void print_sizes(const struct plan *plan)
 {
     for (uint32_t k = 0; k < plan->n_free; k++) {
-        printf("  sizes of '%s':", plan->free[k].name);
+        show_printf("  sizes of '%s':", plan->free[k].name);
         for (uint32_t i = 0; i < plan->n_profiles; i++)
             if (!is_told(plan, i, k))
                 printf(" %lld", (long long)plan->profiles[i].values[k]);
@@ -255,7 +256,7 @@ void build_report_print(const struct plan *plan, const struct build_report *repo
         print_named("on the CPU", graph, f.ns, is_on_host);
     for (uint32_t i = 0; i < TUNE_REASONS; i++)
         if (report->host[i][0])
-            printf("    %s\n", report->host[i]);
+            show_printf("    %s\n", report->host[i]);
     print_named("no fast kernel", graph, f.ns, is_reference);
     exactness_print(plan, "  ", all ? UINT32_MAX : NAMED_MAX);
     if (all) {

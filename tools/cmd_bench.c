@@ -22,6 +22,7 @@
 #include "tools/json.h"
 #include "tools/model.h"
 #include "tools/samples.h"
+#include "tools/show.h"
 #include "tools/tensor.h"
 #include "tools/types.h"
 
@@ -441,11 +442,11 @@ static void print_listing(const struct listing *l, uint64_t whole)
            "tactic", "layer");
     for (uint32_t i = 0; i < l->n; i++) {
         const struct layer_time *layer = &l->layers[i];
-        printf("%10.1f %10.1f %6.1f  %-10s %-5s  %-*s  %s\n",
-               us(layer->total_ns) / (double)MAX(layer->runs, 1u), us(layer->min_ns),
-               whole ? 100.0 * (double)layer->total_ns / (double)whole : 0.0,
-               ir_op_name(layer->node->op), dtype_name(types_of_layer(l->graph, layer->node)),
-               width, layer->node->tactic->name, layer->node->name);
+        show_printf("%10.1f %10.1f %6.1f  %-10s %-5s  %-*s  %s\n",
+                    us(layer->total_ns) / (double)MAX(layer->runs, 1u), us(layer->min_ns),
+                    whole ? 100.0 * (double)layer->total_ns / (double)whole : 0.0,
+                    ir_op_name(layer->node->op), dtype_name(types_of_layer(l->graph, layer->node)),
+                    width, layer->node->tactic->name, layer->node->name);
     }
 }
 
@@ -462,9 +463,10 @@ static void print_layers(const struct runner *r)
     printf("\n%10.1f %10s %6.1f  the tail: what runs behind the layers\n", us(ns) / (double)runs,
            "", 100.0 * (double)ns / (double)whole);
     for (uint32_t i = 0; loop_of(r, i, &name, &l); i++) {
-        printf("\n%10.1f iterations of loop '%s', %.1f us each, %.1f of them layers:\n",
-               (double)loop_runs(&l) / (double)runs, name, us(ns) / (double)MAX(loop_runs(&l), 1u),
-               us(time_of(&l)) / (double)MAX(loop_runs(&l), 1u));
+        show_printf("\n%10.1f iterations of loop '%s', %.1f us each, %.1f of them layers:\n",
+                    (double)loop_runs(&l) / (double)runs, name,
+                    us(ns) / (double)MAX(loop_runs(&l), 1u),
+                    us(time_of(&l)) / (double)MAX(loop_runs(&l), 1u));
         print_listing(&l, whole);
     }
 }
@@ -491,8 +493,8 @@ static void print_text(struct bench *b, const struct result *result, const struc
         printf("\n%12s %8s  %-6s  %s\n", "peak KiB", "count", "where", "memory");
     for (size_t i = 0, n = b->args->model.track_memory ? read_tags(b, tags, ARRAY_LEN(tags)) : 0;
          i < n; i++)
-        printf("%12.1f %8llu  %-6s  %s\n", (double)tags[i].peak / 1024,
-               (unsigned long long)tags[i].count, where(b, &tags[i]), tags[i].tag);
+        show_printf("%12.1f %8llu  %-6s  %s\n", (double)tags[i].peak / 1024,
+                    (unsigned long long)tags[i].count, where(b, &tags[i]), tags[i].tag);
     if (b->args->model.track_memory)
         memory_view_print(&b->memory, b->args->layers);
 }

@@ -15,6 +15,7 @@
 #include "tools/inferctl.h"
 #include "tools/model.h"
 #include "tools/output.h"
+#include "tools/show.h"
 
 struct calibrate_args {
     struct model_args model;
@@ -166,10 +167,11 @@ static void print_report(const struct run *r, const struct calibration_report *r
             report->tensors, (unsigned long long)report->samples, report->samples == 1 ? "" : "s",
             method, (double)(clock_now_ns() - r->begun_ns) / NS_PER_S);
     if (report->infinite)
-        fprintf(to, "  %u tensor%s held infinite numbers or NaN and %s kept as floats: '%.80s'%s\n",
-                report->infinite, report->infinite == 1 ? "" : "s",
-                report->infinite == 1 ? "is" : "are", report->first_infinite,
-                report->infinite == 1 ? "" : ", ...");
+        show_fprintf(
+            to, "  %u tensor%s held infinite numbers or NaN and %s kept as floats: '%.80s'%s\n",
+            report->infinite, report->infinite == 1 ? "" : "s",
+            report->infinite == 1 ? "is" : "are", report->first_infinite,
+            report->infinite == 1 ? "" : ", ...");
     if (report->empty)
         fprintf(to, "  %u tensor%s 0 in all samples: the range 0..1 is a guess\n", report->empty,
                 report->empty == 1 ? " was" : "s were");

@@ -12,6 +12,7 @@
 #include "tools/npy.h"
 #include "tools/output.h"
 #include "tools/request.h"
+#include "tools/show.h"
 #include "tools/tensor.h"
 
 struct infer_args {
@@ -123,10 +124,11 @@ static enum status infer(const struct infer_args *args, struct inferd_client *cl
     TRY(take_outputs(args, r, err));
     const struct inferd_timing *t = &r->timing;
     if (!args->quiet)
-        printf("%s/%s: %.0f us (queue %.0f, input %.0f, compute %.0f, output %.0f), in a batch of "
-               "%u\n",
-               r->model, r->version, whole, us(t->queue_ns), us(t->input_ns), us(t->compute_ns),
-               us(t->output_ns), t->batch);
+        show_printf(
+            "%s/%s: %.0f us (queue %.0f, input %.0f, compute %.0f, output %.0f), in a batch of "
+            "%u\n",
+            r->model, r->version, whole, us(t->queue_ns), us(t->input_ns), us(t->compute_ns),
+            us(t->output_ns), t->batch);
     return STATUS_OK;
 }
 

@@ -13,6 +13,7 @@
 #include "tools/inspect_model.h"
 #include "tools/json.h"
 #include "tools/model.h"
+#include "tools/show.h"
 #include "tools/types.h"
 
 struct inspect_args {
@@ -225,14 +226,8 @@ static void print_bindings(const char *what, const struct plan_binding *list, ui
 {
     char text[SHAPE_TEXT_MAX];
     for (uint32_t i = 0; i < n; i++)
-        printf("%-8s %s %s %s\n", what, list[i].name, dtype_name(list[i].dtype),
-               shape_format(&list[i].shape, text));
-}
-
-static void print_name(const char *name)
-{
-    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
-        putchar(*c < 0x20 || *c == 0x7f ? '?' : *c);
+        show_printf("%-8s %s %s %s\n", what, list[i].name, dtype_name(list[i].dtype),
+                    shape_format(&list[i].shape, text));
 }
 
 /* "cuda 12 layers, cpu 1, cuda 3"; a plan that runs on one device alone has no such line. */
@@ -243,10 +238,10 @@ static void print_segments(const struct ir_graph *graph)
     printf("runs on  ");
     for (uint32_t i = 0; i < graph->n_segments; i++) {
         const struct ir_segment *segment = &graph->segments[i];
-        printf("%s%s %u%s", i ? ", " : "", segment->backend, segment->count,
-               i                     ? ""
-               : segment->count == 1 ? " layer"
-                                     : " layers");
+        show_printf("%s%s %u%s", i ? ", " : "", segment->backend, segment->count,
+                    i                     ? ""
+                    : segment->count == 1 ? " layer"
+                                          : " layers");
     }
     putchar('\n');
 }
@@ -275,9 +270,9 @@ static void print_profile(const struct plan *plan, const struct plan_profile *pr
     uint64_t arena = arena_bytes(graph);
     struct widths w = measure(graph);
     char types[TYPES_TEXT_MAX];
-    printf("\nprofile  batch %u, ", profile->batch);
+    show_printf("\nprofile  batch %u, ", profile->batch);
     for (uint32_t i = 0; i < plan->n_free; i++) {
-        print_name(plan->free[i].name);
+        show_printf("%s", plan->free[i].name);
         printf(" %lld, ", (long long)profile->values[i]);
     }
     printf("%u layers, arena %.2f MiB (tensors alone %.2f MiB), %.1f us\n", graph->n_nodes,
@@ -291,12 +286,12 @@ static void print_profile(const struct plan *plan, const struct plan_profile *pr
         const struct ir_node *node = ir_node(graph, i);
         const struct ir_tensor *out = ir_tensor(graph, node->outputs[0]);
         char text[SHAPE_TEXT_MAX], format[IR_FORMAT_TEXT_MAX];
-        printf("%10.1f  %-10s %-5s %-*s  %-*s  ", (double)node->time_ns / NS_PER_US,
-               ir_op_name(node->op), precision_of(graph, node), w.output,
-               shape_format(&out->shape, text), w.tactic, tactic_of(node));
-        print_name(node->name);
+        show_printf("%10.1f  %-10s %-5s %-*s  %-*s  ", (double)node->time_ns / NS_PER_US,
+                    ir_op_name(node->op), precision_of(graph, node), w.output,
+                    shape_format(&out->shape, text), w.tactic, tactic_of(node));
+        show_printf("%s", node->name);
         if (out->scale != IR_NO_SCALE)
-            printf("  [%s]", ir_format_text(graph, out->format, format));
+            show_printf("  [%s]", ir_format_text(graph, out->format, format));
         putchar('\n');
     }
 }
@@ -315,10 +310,11 @@ static void print_tail(const struct plan *plan)
 static void print_text(const struct plan *plan, const struct inspect_args *args)
 {
     printf("plan     ");
-    print_name(plan->name);
+    show_printf("%s", plan->name);
     printf("\ndevice   ");
-    print_name(plan->device);
-    printf("\nmodel    digest %s, %s\n", plan->digest, plan->batched ? "batched" : "not batched");
+    show_printf("%s", plan->device);
+    show_printf("\nmodel    digest %s, %s\n", plan->digest,
+                plan->batched ? "batched" : "not batched");
     printf("weights  %.2f MiB\n", (double)plan->weight_bytes / (1 << 20));
     print_bindings("input", plan->inputs, plan->n_inputs);
     if (plan->n_late)
@@ -328,14 +324,14 @@ static void print_text(const struct plan *plan, const struct inspect_args *args)
     if (plan->n_late)
         print_tail(plan);
     if (plan->ragged.max_length)
-        printf("ragged   batches of tokens, of sequences of up to %lld%s%s\n",
-               (long long)plan->ragged.max_length,
-               plan->ragged.mask ? ", by the mask " : "; there is no mask",
-               plan->ragged.mask ? plan->ragged.mask : "");
+        show_printf("ragged   batches of tokens, of sequences of up to %lld%s%s\n",
+                    (long long)plan->ragged.max_length,
+                    plan->ragged.mask ? ", by the mask " : "; there is no mask",
+                    plan->ragged.mask ? plan->ragged.mask : "");
     exactness_print(plan, "", UINT32_MAX);
     for (uint32_t i = 0; i < plan->n_free; i++) {
         printf("free     ");
-        print_name(plan->free[i].name);
+        show_printf("%s", plan->free[i].name);
         printf(" from %lld to %lld%s\n", (long long)plan->free[i].low,
                (long long)plan->free[i].high,
                plan->free[i].pads ? ", padded to the next profile" : ", the profiles' sizes alone");

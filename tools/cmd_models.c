@@ -14,6 +14,7 @@
 #include "tools/inferctl.h"
 #include "tools/json.h"
 #include "tools/request.h"
+#include "tools/show.h"
 
 struct models_args {
     bool json;
@@ -139,16 +140,16 @@ static void tensors_print(const char *what, const struct inferd_metadata_tensor 
     for (uint32_t i = 0; i < n; i++) {
         char text[SHAPE_TEXT_MAX];
         struct shape shape = shape_of(&list[i]);
-        printf("  %-6s  %s %s %s\n", what, list[i].name, list[i].datatype,
-               shape_format(&shape, text));
+        show_printf("  %-6s  %s %s %s\n", what, list[i].name, list[i].datatype,
+                    shape_format(&shape, text));
     }
 }
 
 static void model_print(const struct entry *e, const struct inferd_metadata *m)
 {
     assert(e->reason);
-    printf("%s version %s %s%s%s\n", e->name, e->version, e->state, *e->reason ? ": " : "",
-           e->reason);
+    show_printf("%s version %s %s%s%s\n", e->name, e->version, e->state, *e->reason ? ": " : "",
+                e->reason);
     if (m) {
         tensors_print("input", m->inputs, m->n_inputs);
         tensors_print("output", m->outputs, m->n_outputs);

@@ -20,6 +20,7 @@
 #include "tools/model.h"
 #include "tools/npy.h"
 #include "tools/output.h"
+#include "tools/show.h"
 #include "tools/tensor.h"
 
 struct run_args {
@@ -525,8 +526,8 @@ static enum status check_output(const struct run *r, const char *text, struct er
                          "(relative %g), first at %zu: %g instead of %g",
                          name, path, d.different, d.elements, d.max_abs, d.max_rel, d.first,
                          tensor_at(out, d.first), tensor_at(&t, d.first));
-    printf("%s agrees: %zu elements, greatest difference %g (relative %g)\n", name, d.elements,
-           d.max_abs, d.max_rel);
+    show_printf("%s agrees: %zu elements, greatest difference %g (relative %g)\n", name, d.elements,
+                d.max_abs, d.max_rel);
     return STATUS_OK;
 }
 

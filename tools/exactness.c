@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/compiler.h"
+#include "tools/show.h"
 
 enum { ERROR_TEXT = 24 };
 
@@ -20,12 +21,6 @@ static const char *error_text(double error, char text[ERROR_TEXT])
     return text;
 }
 
-static void print_name(const char *name)
-{
-    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
-        putchar(*c < 0x20 || *c == 0x7f ? '?' : *c);
-}
-
 /* --- of a plan --- */
 
 static void print_outputs(const struct plan *plan, const char *lead)
@@ -34,7 +29,7 @@ static void print_outputs(const struct plan *plan, const char *lead)
     char text[ERROR_TEXT];
     for (uint32_t i = 0; i < e->n_outputs; i++) {
         printf("%serror    %s of output ", lead, error_text((double)e->outputs[i].error, text));
-        print_name(plan->outputs[i].name);
+        show_printf("%s", plan->outputs[i].name);
         if (e->outputs[i].agreement >= 0)
             printf(", agrees in %.4g%%", 100 * (double)e->outputs[i].agreement);
         printf(" (%u sample%s of %s", e->samples, e->samples == 1 ? "" : "s",
@@ -55,7 +50,7 @@ void exactness_print(const struct plan *plan, const char *lead, uint32_t max)
     for (uint32_t i = 0; i < e->n_held && i < max; i++) {
         printf("%sheld     from %s: error %s: ", lead, dtype_name(e->held[i].type),
                error_text((double)e->held[i].error, text));
-        print_name(e->held[i].layer);
+        show_printf("%s", e->held[i].layer);
         putchar('\n');
     }
     if (e->n_held > max)
@@ -128,7 +123,7 @@ void exactness_sensitivity(void *user UNUSED, const struct guard_report *r)
         printf("%10s  %10s  %9.1f  %-5s %-4s  %-10s ", error_text(l->error, own),
                error_text(l->carried, carried), l->gain_ns / NS_PER_US, dtype_name(l->type),
                l->held ? "yes" : "no", ir_op_name(l->op));
-        print_name(l->name);
+        show_printf("%s", l->name);
         putchar('\n');
     }
 }

@@ -6,16 +6,17 @@
 #include <string.h>
 
 #include "tools/json.h"
+#include "tools/show.h"
 
 /* --- text --- */
 
 static void print_values(const char *what, const struct onnx_survey_value *list, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        printf("%-8s %s %s", what, list[i].name, list[i].type);
+        show_printf("%-8s %s %s", what, list[i].name, list[i].type);
         for (uint32_t d = 0; d < list[i].rank; d++)
-            printf("%s%s", d ? "," : " [", list[i].dims[d]);
-        printf("%s\n", !list[i].has_shape ? " of any shape" : list[i].rank ? "]" : " []");
+            show_printf("%s%s", d ? "," : " [", list[i].dims[d]);
+        show_printf("%s\n", !list[i].has_shape ? " of any shape" : list[i].rank ? "]" : " []");
     }
 }
 
@@ -38,43 +39,44 @@ static void print_open(const struct onnx_survey *s)
             if (strlen(seen) + strlen(key) < sizeof(seen))
                 strcat(seen, key); /* NOLINT: there is room */
             if (d == 0)
-                printf("%-8s %s, which counts instances: --batch\n", "open", dim);
+                show_printf("%-8s %s, which counts instances: --batch\n", "open", dim);
             else
-                printf("%-8s %s of '%s': --dim %s=N\n", "open", dim, s->inputs[i].name, dim);
+                show_printf("%-8s %s of '%s': --dim %s=N\n", "open", dim, s->inputs[i].name, dim);
         }
 }
 
 static void print_refused(const struct onnx_finding *f)
 {
-    printf("%-8s ", "refused");
+    show_printf("%-8s ", "refused");
     if (!f->op)
-        printf("%s\n", f->why);
+        show_printf("%s\n", f->why);
     else if (f->n == 1)
-        printf("%s '%s': %s\n", f->op, f->first, f->why);
+        show_printf("%s '%s': %s\n", f->op, f->first, f->why);
     else
-        printf("%s: %s (%u nodes, the first is '%s')\n", f->op, f->why, f->n, f->first);
+        show_printf("%s: %s (%u nodes, the first is '%s')\n", f->op, f->why, f->n, f->first);
 }
 
 static void print_text(const char *path, const struct onnx_survey *s)
 {
-    printf("model    %s: ONNX, opset %s\nweights  %.2f MiB\n", path, s->opsets,
-           (double)s->weight_bytes / (1 << 20));
+    show_printf("model    %s: ONNX, opset %s\n", path, s->opsets);
+    show_printf("weights  %.2f MiB\n", (double)s->weight_bytes / (1 << 20));
     print_values("input", s->inputs, s->n_inputs);
     print_values("output", s->outputs, s->n_outputs);
     print_open(s);
-    printf("nodes    %u:", s->n_nodes);
+    show_printf("nodes    %u:", s->n_nodes);
     for (uint32_t i = 0; i < s->n_ops; i++)
-        printf("%s %u %s", i ? "," : "", s->ops[i].n, s->ops[i].op);
-    printf("\n");
+        show_printf("%s %u %s", i ? "," : "", s->ops[i].n, s->ops[i].op);
+    putchar('\n');
     for (uint32_t i = 0; i < s->n_refused; i++)
         print_refused(&s->refused[i]);
     if (s->n_late)
-        printf("late     %u nodes run on the CPU, behind the others: a request tells their sizes\n",
-               s->n_late);
+        show_printf(
+            "late     %u nodes run on the CPU, behind the others: a request tells their sizes\n",
+            s->n_late);
     if (s->unbound)
-        printf("shapes   were not checked: give --dim %s=N\n", s->unbound);
+        show_printf("shapes   were not checked: give --dim %s=N\n", s->unbound);
     else if (!s->n_refused)
-        printf("builds   everything in it is supported\n");
+        show_printf("builds   everything in it is supported\n");
 }
 
 /* --- JSON --- */

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/plan/plan.h"
+#include "tools/show.h"
 
 enum { EVENTS_SHOWN = 64, TAGS_MAX = 32 };
 
@@ -145,18 +146,19 @@ static void print_layers(const struct memory_view *view, bool all)
 {
     const struct memory_layer *most = &view->layers[view->most];
     const struct memory_layer *largest = &view->layers[view->largest];
-    printf("\nof the arena most is in use at layer '%s' (%s): tensors %.1f KiB, workspace %.1f "
-           "KiB\n",
-           most->node->name, ir_op_name(most->node->op), kib(most->tensors), kib(most->workspace));
+    show_printf(
+        "\nof the arena most is in use at layer '%s' (%s): tensors %.1f KiB, workspace %.1f "
+        "KiB\n",
+        most->node->name, ir_op_name(most->node->op), kib(most->tensors), kib(most->workspace));
     if (largest->workspace)
-        printf("the largest workspace, %.1f KiB, is that of layer '%s' (%s)\n",
-               kib(largest->workspace), largest->node->name, largest->node->tactic->name);
+        show_printf("the largest workspace, %.1f KiB, is that of layer '%s' (%s)\n",
+                    kib(largest->workspace), largest->node->name, largest->node->tactic->name);
     if (all)
         printf("\n%12s %13s  %-10s %s\n", "tensors KiB", "workspace KiB", "op", "layer");
     for (uint32_t i = 0; all && i < view->n_layers; i++) {
         const struct memory_layer *l = &view->layers[i];
-        printf("%12.1f %13.1f  %-10s %s\n", kib(l->tensors), kib(l->workspace),
-               ir_op_name(l->node->op), l->node->name);
+        show_printf("%12.1f %13.1f  %-10s %s\n", kib(l->tensors), kib(l->workspace),
+                    ir_op_name(l->node->op), l->node->name);
     }
 }
 
@@ -167,10 +169,10 @@ void memory_view_print(const struct memory_view *view, bool all)
            "host KiB");
     for (uint32_t i = 0; i < n; i++) {
         const struct memory_event *e = &view->events[i];
-        printf("%10.1f %+13.1f  %-6s  %-12s %12.1f %12.1f\n",
-               (double)(e->at_ns - view->events[0].at_ns) / NS_PER_MS, (double)e->bytes / 1024,
-               memory_side_name(e->side), e->tag, kib(e->held[MEMORY_ON_DEVICE]),
-               kib(e->held[MEMORY_ON_HOST]));
+        show_printf("%10.1f %+13.1f  %-6s  %-12s %12.1f %12.1f\n",
+                    (double)(e->at_ns - view->events[0].at_ns) / NS_PER_MS, (double)e->bytes / 1024,
+                    memory_side_name(e->side), e->tag, kib(e->held[MEMORY_ON_DEVICE]),
+                    kib(e->held[MEMORY_ON_HOST]));
     }
     if (n < view->n_events)
         printf("%10s and %" PRIu32 " more\n", "", view->n_events - n);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/escape.h"
 #include "base/utf8.h"
 
 enum { WIDTH = 80, LABEL = 22 };
@@ -58,14 +59,16 @@ static const char *cut(const char *text, size_t width, char *out)
     return out;
 }
 
+/* Prints one line: what a server says of itself is escaped, as in tools/show.h. */
 static void PRINTF(1, 2) print_line(const char *format, ...)
 {
-    char line[1024], fits[WIDTH + 1];
+    char line[1024], safe[ESCAPE_GROWTH * sizeof(line)], fits[WIDTH + 1];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    printf("%s\n", cut(line, WIDTH, fits));
+    escape_text(safe, sizeof(safe), line);
+    printf("%s\n", cut(safe, WIDTH, fits));
 }
 
 typedef char number_text[12];
@@ -137,7 +140,8 @@ static void print_row(const struct status_view *view, const struct inferd_status
 
 static void print_models(const struct status_view *view)
 {
-    print_line("\n%-*s %8s %5s %6s %13s %13s %6s", LABEL, "", "", "", "", "queue", "compute",
+    putchar('\n');
+    print_line("%-*s %8s %5s %6s %13s %13s %6s", LABEL, "", "", "", "", "queue", "compute",
                "total");
     print_line("%-*s %8s %5s %6s %6s %6s %6s %6s %6s", LABEL, "model",
                view->interval ? "inst/s" : "requests", "batch", "queued", "p50", "p99", "p50",
@@ -149,8 +153,10 @@ static void print_models(const struct status_view *view)
 static void print_memory(const struct inferd_status_page *s)
 {
     number_text bytes, limit;
-    if (s->n_memory)
-        print_line("\n%-28s %11s %11s", "memory", "bytes", "limit");
+    if (s->n_memory) {
+        putchar('\n');
+        print_line("%-28s %11s %11s", "memory", "bytes", "limit");
+    }
     for (uint32_t i = 0; i < s->n_memory; i++) {
         const struct inferd_memory *m = &s->memory[i];
         print_line("%-28.40s %11s %11s", m->name, bytes_of(m->bytes, bytes),
@@ -168,10 +174,12 @@ static void print_counters(const struct status_view *view)
         bool known = view->interval && before && i < before->n_counters &&
                      strcmp(before->counters[i].name, c->name) == 0;
         uint64_t value = since(c->value, known ? before->counters[i].value : 0);
-        char one[WIDTH];
+        char raw[WIDTH], one[WIDTH];
         if (!value)
             continue;
-        int size = snprintf(one, sizeof(one), "%.*s %" PRIu64, WIDTH - 24, c->name, value);
+        snprintf(raw, sizeof(raw), "%.*s %" PRIu64, WIDTH - 24, c->name, value);
+        escape_text(one, sizeof(one), raw);
+        int size = (int)strlen(one);
         if (at && at + 2 + size <= WIDTH - 1)
             at += printf(", %s", one);
         else

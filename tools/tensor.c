@@ -8,6 +8,7 @@
 
 #include "engine/import/onnx.h"
 #include "tools/npy.h"
+#include "tools/show.h"
 
 enum status tensor_read(const char *path, struct tensor_view *out, struct error *err)
 {
@@ -138,7 +139,8 @@ void tensor_print(FILE *to, const char *name, const struct tensor_view *tensor, 
     size_t n = 0;
     if (!shape_elements(&tensor->shape, &n))
         return;
-    fprintf(to, "%s %s %s", name, dtype_name(tensor->dtype), shape_format(&tensor->shape, text));
+    show_fprintf(to, "%s %s %s", name, dtype_name(tensor->dtype),
+                 shape_format(&tensor->shape, text));
     for (size_t i = 0; i < n && i < max; i++)
         fprintf(to, " %.6g", tensor_at(tensor, i));
     fprintf(to, "%s\n", n > max ? " ..." : "");

@@ -221,7 +221,7 @@ static enum status describe_status(struct fake_server *server, struct arena *are
         {.name = "a_name_that_is_longer_than_any_table_has_room_for_and_then_some_more_of_it",
          .version = "1234567890123456789012345678901234567890",
          .state = "UNAVAILABLE",
-         .reason = "not enough memory for the weights of this model, which are larger than all",
+         .reason = "not\033enough memory for the weights of this model, which are larger than all",
          .since_ms = looks}};
     for (int k = 0; k < BODY_STAGES; k++) {
         models[0].stages[k] = (struct body_stage){2000 * looks, looks > 1 ? 3 : 1, buckets};

@@ -103,6 +103,7 @@ def check_status():
     text += inferctl("status", "ADDRESS", "--watch", "--count", "3", "--interval", "0.01").stdout
     check(len(re.findall("^inferd ", text, re.M)) == 1 + 3, text)
     check("\033" not in text, "escape codes without a terminal")
+    check("UNAVAILABLE: not\\x1benough" in text, text)
     check(max(map(len, text.splitlines())) <= 80, text)
     # 9 requests of 18 instances in half a second, 4 of them slow; nothing is of the time before.
     check(len(re.findall(r"^echo/2 +36 +3 +0 1.08us 1.08ms 1.08us 1.08ms 1.08ms$", text,

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What inferctl shows of models whose names hold anything: check_names.py INFERCTL
+
+The models are encoded here, field by field (onnx.proto3), because no library writes such names.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+INFERCTL = None
+QUICK = ("--threads", "1", "--no-tune")
+NASTY = "a\x1b]0;x\x07\x1b[2J\nb\u009b1m\u00f6"
+SHOWN = "a\\x1b]0;x\\x07\\x1b[2J\\x0ab\\xc2\\x9b1m\u00f6"
+BROKEN = b"n\xff\xe2\x82z"
+
+
+def varint(n):
+    return bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80]) + varint(n >> 7)
+
+
+def field(tag, value):
+    """A number, a text, or bytes: a message that was encoded before."""
+    if isinstance(value, int):
+        return varint(tag << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(tag << 3 | 2) + varint(len(value)) + value
+
+
+def message(*fields):
+    return b"".join(field(tag, value) for tag, value in fields)
+
+
+def value_info(name, shape):
+    """A dimension is a number, a name, or None."""
+    dims = [message() if d is None else message((1 if isinstance(d, int) else 2, d)) for d in shape]
+    tensor = message((1, 1), (2, message(*((1, d) for d in dims))))
+    return message((1, name), (2, message((1, tensor))))
+
+
+def model(inputs, outputs, nodes):
+    """inputs, outputs: (name, shape); nodes: (op, inputs, output, name)."""
+    graph = [(1, message(*((1, i) for i in takes), (2, makes), (3, name), (4, op)))
+             for op, takes, makes, name in nodes]
+    graph += [(2, "g"), *((11, value_info(*i)) for i in inputs),
+              *((12, value_info(*o)) for o in outputs)]
+    return message((1, 8), (7, message(*graph)), (8, message((1, ""), (2, 17))))
+
+
+def relu(name, shape, node="relu", result="y"):
+    return model([(name, shape)], [(result, shape)], [("Relu", [name], result, node)])
+
+
+class Names(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.dir = pathlib.Path(self.folder.name)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def run_it(self, *args, codes=(0,)):
+        env = dict(os.environ, XDG_CACHE_HOME=str(self.dir / "cache"),
+                   INFERD_MODULE_DIR=str(self.dir))
+        done = subprocess.run([INFERCTL, *map(str, args)], capture_output=True, env=env,
+                              timeout=100, check=False)
+        self.assertIn(done.returncode, codes, done.stderr)
+        return done.stdout
+
+    def put(self, data):
+        path = self.dir / "model.onnx"
+        path.write_bytes(data)
+        return path
+
+    def harmless(self, output):
+        """No control characters but newlines, and no line that begins with a name's rest."""
+        text = output.decode()
+        self.assertEqual(re.findall("[\x00-\x09\x0b-\x1f\x7f-\x9f]", text), [], text)
+        self.assertFalse(any(line.startswith("b") and "1m" in line for line in text.split("\n")))
+        return text
+
+    def test_names_do_not_reach_the_terminal(self):
+        path = self.put(relu(NASTY, [NASTY, 4], node=NASTY, result=NASTY + "y"))
+        self.assertIn(f"input    {SHOWN} FP32 [{SHOWN},4]\n",
+                      self.harmless(self.run_it("inspect", path)))
+        bad = model([("x", [4])], [("y", [4])], [("Re" + NASTY, ["x"], "y", NASTY)])
+        said = self.harmless(self.run_it("inspect", self.put(bad), codes=(1,)))
+        self.assertIn(f"Re{SHOWN} '{SHOWN}': ", said)
+
+    def test_names_of_plans_do_not_reach_the_terminal(self):
+        path, plan = self.put(relu(NASTY, [1, 4], NASTY, NASTY + "y")), self.dir / "model.plan"
+        self.harmless(self.run_it("build", path, "-o", plan, "-v", *QUICK))
+        for args in (("inspect", plan),
+                     ("bench", plan, "--layers", "--memory", "--seconds", "0.01")):
+            self.assertIn(SHOWN, self.harmless(self.run_it(*args)), args)
+        self.harmless(self.run_it("run", plan))
+
+
+if __name__ == "__main__":
+    INFERCTL = sys.argv[1]
+    unittest.main(argv=sys.argv[:1])
