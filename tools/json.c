@@ -5,22 +5,37 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "base/utf8.h"
 
 void json_init(struct json *json, FILE *file)
 {
     *json = (struct json){.file = file};
 }
 
+/* C1 is for terminals only: JSON takes it, but terminals obey it. */
+static bool is_control(const unsigned char *c, size_t len)
+{
+    return len == 2 ? c[0] == 0xc2 && c[1] < 0xa0 : len == 1 && (*c < 0x20 || *c == 0x7f);
+}
+
 static void put_text(struct json *json, const char *text)
 {
     fputc('"', json->file);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
+    for (size_t left = strlen(text), len; left; text += len, left -= len) {
+        const unsigned char *c = (const unsigned char *)text;
+        len = utf8_char(text, left);
+        if (!len)
+            fputs("\\ufffd", json->file);
+        else if (is_control(c, len))
+            fprintf(json->file, "\\u%04x", c[len - 1]);
+        else if (*c == '"' || *c == '\\')
             fprintf(json->file, "\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7f)
-            fprintf(json->file, "\\u%04x", *c);
         else
-            fputc(*c, json->file);
+            fwrite(text, 1, len, json->file);
+        len = MAX(len, (size_t)1);
     }
     fputc('"', json->file);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes one JSON value to a file, key by key, indented. `key` is NULL within a list. Strings are
- * escaped; numbers that JSON has no word for (nan, inf) become null.
+ * escaped, and each byte that is not UTF-8 becomes U+FFFD; numbers that JSON has no word for (nan,
+ * inf) become null.
  *
  *   struct json j;
  *   json_init(&j, stdout);

@@ -4,6 +4,7 @@
 
 The models are encoded here, field by field (onnx.proto3), because no library writes such names.
 """
+import json
 import os
 import pathlib
 import re
@@ -98,6 +99,13 @@ class Names(unittest.TestCase):
                      ("bench", plan, "--layers", "--memory", "--seconds", "0.01")):
             self.assertIn(SHOWN, self.harmless(self.run_it(*args)), args)
         self.harmless(self.run_it("run", plan))
+
+    def test_json_is_utf8_whatever_the_names_are(self):
+        said = self.run_it("inspect", self.put(relu(BROKEN, [4], node=NASTY)), "--json")
+        self.assertEqual(re.findall(rb"[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", said), [])
+        self.assertEqual(json.loads(said)["inputs"][0]["name"], "n\ufffd\ufffd\ufffdz")
+        said = self.run_it("inspect", self.put(relu(NASTY + '"\\', [4])), "--json")
+        self.assertEqual(json.loads(said)["inputs"][0]["name"], NASTY + '"\\')
 
 
 if __name__ == "__main__":
