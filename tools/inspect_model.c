@@ -2,6 +2,7 @@
 /* Prints a survey of a model, as text or as JSON. */
 #include "tools/inspect_model.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,12 +21,32 @@ static void print_values(const char *what, const struct onnx_survey_value *list,
     }
 }
 
-static bool is_open(const char *dim)
+/* Whether the name says which dimension it is: several may be called "?". */
+static bool is_name(const char *dim)
 {
-    return dim[strspn(dim, "0123456789")] != '\0';
+    while (*dim && !isalnum((unsigned char)*dim))
+        dim++;
+    return *dim;
 }
 
-/* Prints the name of each open dimension once. The first dimension of an input is the batch. */
+/* A line says what gives the dimension its value: --dim takes its name, or INPUT:AXIS. */
+static void print_axis(const struct onnx_survey_value *input, uint32_t axis)
+{
+    const char *dim = input->dims[axis];
+    bool counts = input->axes[axis] == ONNX_AXIS_COUNTS, named = is_name(dim);
+    if (named && counts)
+        show_printf("%-8s %s, which counts instances: --batch\n", "open", dim);
+    else if (named)
+        show_printf("%-8s %s of '%s': --dim %s=N\n", "open", dim, input->name, dim);
+    else if (counts)
+        show_printf("%-8s dimension %u of '%s', which counts instances: --batch\n", "open", axis,
+                    input->name);
+    else
+        show_printf("%-8s dimension %u of '%s': --dim %s:%u=N\n", "open", axis, input->name,
+                    input->name, axis);
+}
+
+/* Prints the name of each open dimension once. */
 static void print_open(const struct onnx_survey *s)
 {
     char seen[512] = "";
@@ -34,14 +55,11 @@ static void print_open(const struct onnx_survey *s)
             const char *dim = s->inputs[i].dims[d];
             char key[80];
             snprintf(key, sizeof(key), "|%.64s|", dim);
-            if (!is_open(dim) || strstr(seen, key))
+            if (s->inputs[i].axes[d] == ONNX_AXIS_KNOWN || (is_name(dim) && strstr(seen, key)))
                 continue;
             if (strlen(seen) + strlen(key) < sizeof(seen))
                 strcat(seen, key); /* NOLINT: there is room */
-            if (d == 0)
-                show_printf("%-8s %s, which counts instances: --batch\n", "open", dim);
-            else
-                show_printf("%-8s %s of '%s': --dim %s=N\n", "open", dim, s->inputs[i].name, dim);
+            print_axis(&s->inputs[i], d);
         }
 }
 

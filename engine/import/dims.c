@@ -159,6 +159,15 @@ int64_t onnx_axis_value(const struct onnx_model *model, const struct onnx_option
     return value < 0 && axis && !a->param && a->value == 0 ? 0 : value;
 }
 
+enum onnx_axis_state onnx_axis_state(const struct onnx_model *model,
+                                     const struct onnx_options *options,
+                                     const struct onnx_value_info *input, uint32_t axis)
+{
+    if (counting_of(model, options, input, axis) != COUNTS_NOT)
+        return ONNX_AXIS_COUNTS;
+    return onnx_axis_value(model, options, input, axis) < 0 ? ONNX_AXIS_OPEN : ONNX_AXIS_KNOWN;
+}
+
 /* --- for the builder --- */
 
 static const struct onnx_value_info *nth_input(const struct onnx_model *model, uint32_t index)

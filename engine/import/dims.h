@@ -14,4 +14,9 @@ bool onnx_names_axis(const char *text, const char *input, uint32_t axis);
 int64_t onnx_axis_value(const struct onnx_model *model, const struct onnx_options *options,
                         const struct onnx_value_info *input, uint32_t axis);
 
+/* Who gives the dimension its value with these options. */
+enum onnx_axis_state onnx_axis_state(const struct onnx_model *model,
+                                     const struct onnx_options *options,
+                                     const struct onnx_value_info *input, uint32_t axis);
+
 #endif

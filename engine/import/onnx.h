@@ -207,11 +207,18 @@ void onnx_memory_rest(struct onnx_memory *memory);
 
 /* --- what a model is and takes, without building it --- */
 
+enum onnx_axis_state {
+    ONNX_AXIS_KNOWN,  /* the file or the options give its value */
+    ONNX_AXIS_COUNTS, /* it seems to count instances */
+    ONNX_AXIS_OPEN,   /* it needs a value */
+};
+
 struct onnx_survey_value {
     const char *name, *type; /* type: "FP32", or the file's name of a type that is not supported */
     bool has_shape;
     uint32_t rank;
     const char *dims[SHAPE_MAX_RANK]; /* each is "224", "N", or "?" if it is open and has no name */
+    enum onnx_axis_state axes[SHAPE_MAX_RANK]; /* of inputs alone */
 };
 
 /* `n` nodes of an op. In the list of refusals `why` is the reason and `first` the name of one of

@@ -120,7 +120,13 @@ static const char *opsets_text(const struct onnx_model *model, struct arena *are
     return text ? text : "";
 }
 
-static bool value_fill(const struct onnx_value_info *from, struct arena *arena,
+/* A 0 behind an input's first dimension is a size, if it has no name (onnx_axis_value). */
+static bool is_number(const struct onnx_axis *axis, uint32_t place, bool input)
+{
+    return onnx_axis_is_fixed(axis) || (input && place && !axis->param && axis->value == 0);
+}
+
+static bool value_fill(const struct onnx_value_info *from, bool input, struct arena *arena,
                        struct onnx_survey_value *out)
 {
     enum dtype dtype = onnx_dtype(from->type);
@@ -133,7 +139,7 @@ static bool value_fill(const struct onnx_value_info *from, struct arena *arena,
     for (uint32_t d = 0; d < from->rank && ok; d++) {
         const struct onnx_axis *axis = &from->dims[d];
         out->dims[d] = axis->param ? axis->param : "?";
-        if (onnx_axis_is_fixed(axis))
+        if (is_number(axis, d, input))
             ok = (out->dims[d] = arena_printf(arena, "%lld", (long long)axis->value)) != NULL;
     }
     return ok;
@@ -146,8 +152,21 @@ static bool values_fill(const struct onnx_model *model, const struct onnx_value_
     bool ok = (*out = arena_array(arena, n + 1, sizeof(**out))) != NULL;
     for (uint32_t i = 0; i < n && ok; i++)
         if (!inputs || !onnx_is_initializer(model, from[i].name))
-            ok = value_fill(&from[i], arena, &(*out)[(*n_out)++]);
+            ok = value_fill(&from[i], inputs, arena, &(*out)[(*n_out)++]);
     return ok;
+}
+
+static void axes_fill(const struct onnx_model *model, const struct onnx_options *options,
+                      struct onnx_survey_value *inputs)
+{
+    for (uint32_t i = 0, n = 0; i < model->graph.n_inputs; i++) {
+        const struct onnx_value_info *input = &model->graph.inputs[i];
+        if (onnx_is_initializer(model, input->name))
+            continue;
+        for (uint32_t d = 0; d < input->rank; d++)
+            inputs[n].axes[d] = onnx_axis_state(model, options, input, d);
+        n++;
+    }
 }
 
 static uint64_t weights_of(const struct onnx_graph *graph)
@@ -187,6 +206,7 @@ static enum status survey(struct onnx_survey *s, struct onnx_model *model,
         !values_fill(model, graph->outputs, graph->n_outputs, false, s->arena, &s->outputs,
                      &s->n_outputs))
         return error_no_memory(err, "a survey");
+    axes_fill(model, options, s->inputs);
     s->opsets = opsets_text(model, s->arena);
     s->unbound = unbound_dim(model, options);
     for (const struct onnx_graph *g = graph; g; g = g->next) {

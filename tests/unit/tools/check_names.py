@@ -107,6 +107,36 @@ class Names(unittest.TestCase):
         said = self.run_it("inspect", self.put(relu(NASTY + '"\\', [4])), "--json")
         self.assertEqual(json.loads(said)["inputs"][0]["name"], NASTY + '"\\')
 
+    def opens(self, shape, *args):
+        """The lines of the dimensions that are open, and whether a build obeys them."""
+        said = self.run_it("inspect", self.put(relu("x", shape)), *args, codes=(0, 1)).decode()
+        return re.findall("(?m)^open     (.*)$", said)
+
+    def test_advice_on_open_dimensions_is_what_a_build_takes(self):
+        cases = (
+            (["N", 4], ["N, which counts instances: --batch"]),
+            (["N", "T", 4], ["N, which counts instances: --batch", "T of 'x': --dim T=N"]),
+            (["steps", "batch", 4], ["steps of 'x': --dim steps=N",
+                                     "batch, which counts instances: --batch"]),
+            ([None, None, 4], ["dimension 0 of 'x', which counts instances: --batch",
+                               "dimension 1 of 'x': --dim x:1=N"]),
+            (["N", "?", "?"], ["N, which counts instances: --batch",
+                               "dimension 1 of 'x': --dim x:1=N",
+                               "dimension 2 of 'x': --dim x:2=N"]),
+            (["N", 0, 4], ["N, which counts instances: --batch"]),
+        )
+        for shape, lines in cases:
+            with self.subTest(shape):
+                self.assertEqual(self.opens(shape), lines)
+                dims = [word for line in lines if "--dim" in line
+                        for word in ("--dim", line.split("--dim ")[1].replace("=N", "=3"))]
+                self.assertEqual(self.opens(shape, *dims),
+                                 [line for line in lines if "--dim" not in line])
+                self.run_it("build", self.dir / "model.onnx", "-o", self.dir / "model.plan",
+                            "--batch", "2", *dims, *QUICK)
+        said = self.run_it("inspect", self.put(relu("x", ["N", 0, 4])))
+        self.assertIn(b"input    x FP32 [N,0,4]\n", said)
+
 
 if __name__ == "__main__":
     INFERCTL = sys.argv[1]
