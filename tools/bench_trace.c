@@ -2,13 +2,13 @@
 /* See bench_trace.h. Spans are kept in memory, so that writing them disturbs nothing. */
 #include "tools/bench_trace.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "engine/ir/ir.h"
 #include "tools/json.h"
+#include "tools/output.h"
 
 enum { SPANS_MAX = 1 << 17 /* of a context: 5 MiB */ };
 
@@ -130,12 +130,8 @@ enum status bench_trace_write(const char *path, const struct bench_trace *const 
                               const struct trace_base *base, const struct memory_view *memory,
                               struct error *err)
 {
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return error_errno(err, errno, "%s", path);
-    write_all(file, traces, n, trace_base_clock(base), memory);
-    int failed = ferror(file);
-    if (fclose(file) || failed)
-        return error_set(err, STATUS_UNKNOWN, "%s: cannot be written", path);
-    return STATUS_OK;
+    CLEANUP(output_text_cleanup) struct output_text text = {0};
+    TRY(output_text_begin(&text, err));
+    write_all(text.file, traces, n, trace_base_clock(base), memory);
+    return output_text_end(&text, path, err);
 }

@@ -15,12 +15,14 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "engine/runtime/layer_times.h"
 #include "engine/runtime/memory.h"
 #include "tools/bench_trace.h"
 #include "tools/inferctl.h"
 #include "tools/json.h"
 #include "tools/model.h"
+#include "tools/output.h"
 #include "tools/samples.h"
 #include "tools/show.h"
 #include "tools/tensor.h"
@@ -643,6 +645,10 @@ static enum status bench_model(struct bench *b, struct error *err)
 static enum status bench(struct bench *b, const char *path, struct error *err)
 {
     struct arg_u32s batches = {.n = 1, .list = {b->batch}};
+    if (b->args->trace) {
+        TRY(output_check(b->args->trace, path, &b->args->model, err));
+        TRY(file_writer_try_text(b->args->trace, err));
+    }
     TRY(model_open(&b->model, path, &b->args->model, &batches, err));
     b->point = engine_describe(b->model.engine)->n_points - 1; /* the largest */
     enum status status = bench_model(b, err);

@@ -55,19 +55,6 @@ static enum status copy_output(const struct inferd_tensor *from, struct tensor_v
     return STATUS_OK;
 }
 
-/* The outputs' names are known only now: their files must not be those of --input, "NAME=FILE". */
-static enum status check_inputs(const struct infer_args *args, const char *output,
-                                struct error *err)
-{
-    const struct arg_texts *inputs = &args->request.inputs;
-    for (uint32_t i = 0; i < inputs->n; i++) {
-        const char *file = strchr(inputs->list[i], '=');
-        if (file)
-            TRY(output_check_one(output, file + 1, err));
-    }
-    return STATUS_OK;
-}
-
 static enum status write_output(const struct infer_args *args, const char *name,
                                 const struct tensor_view *t, struct error *err)
 {
@@ -80,7 +67,8 @@ static enum status write_output(const struct infer_args *args, const char *name,
     }
     if (snprintf(path, sizeof(path), "%s/%s.npy", folder, file) >= (int)sizeof(path))
         return error_set(err, STATUS_INVALID_ARGUMENT, "--output: the path is too long");
-    TRY(check_inputs(args, path, err));
+    /* The outputs' names are known only now. */
+    TRY(output_check_named(path, &args->request.inputs, err));
     return npy_write(path, t, err);
 }
 

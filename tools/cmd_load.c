@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "tools/cleanup.h"
 #include "tools/inferctl.h"
 #include "tools/load_report.h"
+#include "tools/output.h"
 #include "tools/request.h"
 
 enum {
@@ -252,6 +254,18 @@ static enum status write_files(const struct load_args *args, const struct load_r
     return args->csv ? load_report_csv(report, args->csv, err) : STATUS_OK;
 }
 
+/* Before the test: the results would be lost otherwise. */
+static enum status try_files(const struct load_args *args, struct error *err)
+{
+    const char *const files[] = {args->json, args->csv};
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        if (files[i]) {
+            TRY(output_check_named(files[i], &args->request.inputs, err));
+            TRY(file_writer_try_text(files[i], err));
+        }
+    return STATUS_OK;
+}
+
 /* Reports after a failure too: what was measured until then is worth keeping. */
 static enum status run(struct test *t, struct error *err)
 {
@@ -259,6 +273,7 @@ static enum status run(struct test *t, struct error *err)
     t->points = calloc(POINTS_MAX, sizeof(*t->points));
     if (!t->points)
         return error_no_memory(err, "the results");
+    TRY(try_files(args, err));
     TRY(open_requests(t, err));
     if (!args->quiet)
         load_report_head(stdout);

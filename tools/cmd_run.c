@@ -461,18 +461,6 @@ static enum status output_path(const struct run *r, uint32_t index, char path[PA
     return STATUS_OK;
 }
 
-/* Refuses to write over the files of --input or --check: "NAME=FILE". */
-static enum status check_files(const struct arg_texts *files, const char *output, struct error *err)
-{
-    for (uint32_t i = 0; i < files->n; i++) {
-        char name[128];
-        const char *file;
-        if (args_split(files->list[i], name, sizeof(name), &file))
-            TRY(output_check_one(output, file, err));
-    }
-    return STATUS_OK;
-}
-
 /* Makes the folder before the work, and sees that its files may be written. */
 static enum status try_outputs(const struct run *r, const char *model, struct error *err)
 {
@@ -485,8 +473,8 @@ static enum status try_outputs(const struct run *r, const char *model, struct er
         char path[PATH_MAX];
         TRY(output_path(r, i, path, err));
         TRY(output_check(path, model, &r->args->model, err));
-        TRY(check_files(&r->args->inputs, path, err));
-        TRY(check_files(&r->args->checks, path, err));
+        TRY(output_check_named(path, &r->args->inputs, err));
+        TRY(output_check_named(path, &r->args->checks, err));
         TRY(file_writer_new(path, true, &writer, err));
     }
     return STATUS_OK;

@@ -2,12 +2,12 @@
 /* Tables of a load test; see load_report.h. */
 #include "tools/load_report.h"
 
-#include <errno.h>
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "tools/json.h"
+#include "tools/output.h"
 
 /* The columns that JSON and CSV share, in their order. */
 enum { COLUMNS = 24 };
@@ -160,21 +160,12 @@ static void json_point(struct json *j, const struct load_point *p)
     json_end(j);
 }
 
-static enum status close_file(FILE *file, const char *path, struct error *err)
-{
-    bool bad = ferror(file) != 0;
-    if (fclose(file) != 0 || bad)
-        return error_errno(err, errno ? errno : EIO, "%s", path);
-    return STATUS_OK;
-}
-
 enum status load_report_json(const struct load_report *report, const char *path, struct error *err)
 {
     struct json j;
-    FILE *file = fopen(path, "we");
-    if (!file)
-        return error_errno(err, errno, "%s", path);
-    json_init(&j, file);
+    CLEANUP(output_text_cleanup) struct output_text text = {0};
+    TRY(output_text_begin(&text, err));
+    json_init(&j, text.file);
     json_object(&j, NULL);
     json_text(&j, "address", report->address);
     json_text(&j, "model", report->model);
@@ -194,24 +185,23 @@ enum status load_report_json(const struct load_report *report, const char *path,
     if (report->error)
         json_text(&j, "error", report->error);
     json_end(&j);
-    return close_file(file, path, err);
+    return output_text_end(&text, path, err);
 }
 
 enum status load_report_csv(const struct load_report *report, const char *path, struct error *err)
 {
     struct column list[COLUMNS];
-    FILE *file = fopen(path, "we");
-    if (!file)
-        return error_errno(err, errno, "%s", path);
+    CLEANUP(output_text_cleanup) struct output_text text = {0};
+    TRY(output_text_begin(&text, err));
     columns(&report->points[0], list);
     for (int i = 0; i < COLUMNS; i++)
-        fprintf(file, "%s,", list[i].key);
-    fprintf(file, "stable\n");
+        fprintf(text.file, "%s,", list[i].key);
+    fprintf(text.file, "stable\n");
     for (uint32_t p = 0; p < report->n_points; p++) {
         columns(&report->points[p], list);
         for (int i = 0; i < COLUMNS; i++)
-            fprintf(file, "%.10g,", list[i].value);
-        fprintf(file, "%d\n", report->points[p].stable);
+            fprintf(text.file, "%.10g,", list[i].value);
+        fprintf(text.file, "%d\n", report->points[p].stable);
     }
-    return close_file(file, path, err);
+    return output_text_end(&text, path, err);
 }

@@ -163,6 +163,15 @@ def check_load(folder):
     check(point["errors"] == point["errors_by_code"].get("RESOURCE_EXHAUSTED"), point)
     done = inferctl("load", "ADDRESS", "--model", "nosuch", code=1)
     check(done.stderr == "inferctl load: no such model\n", done.stderr)
+    for option in ("--json", "--csv"):  # a file that cannot be written is found before the test
+        done = inferctl("load", "ADDRESS", "--model", "echo", "--seconds", "50", option,
+                        str(folder / "nowhere" / "x"), code=1)
+        check("nowhere/x" in done.stderr and not done.stdout, done)
+    stdout = folder / "stdout"  # as /dev/stdout, which a failing test must not destroy
+    stdout.symlink_to("/proc/self/fd/1")
+    done = inferctl("load", "ADDRESS", "--model", "echo", "--seconds", "0.1", "--json",
+                    str(stdout), "--quiet")
+    check(len(json.loads(done.stdout)["points"]) == 1, done.stdout)
 
 
 def check_search(out):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Where inferctl's outputs go, and where they must not: check_outputs.py INFERCTL MODELS"""
+import json
 import os
 import pathlib
 import shutil
@@ -108,6 +109,18 @@ class Outputs(unittest.TestCase):
         (self.dir / "file").write_text("x")
         said = self.refused(self.dir / "file", "run", self.plan, "-o", self.dir / "file")
         self.assertIn("Not a directory", said)
+
+    def test_a_trace_is_tried_before_the_measurement(self):
+        self.build()
+        nowhere = self.dir / "nowhere" / "trace"
+        done = self.start("bench", self.plan, "--seconds", "50", "--trace", nowhere)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("nowhere/trace: No such file", done.stderr)
+        self.assertIn("would destroy", self.refused(self.plan, "bench", self.plan, "--seconds",
+                                                    "0.01", "--trace", self.plan))
+        trace = self.dir / "trace"
+        self.run_it("bench", self.plan, "--seconds", "0.01", "--trace", trace)
+        self.assertTrue(json.loads(trace.read_text())["traceEvents"])
 
     def test_what_cannot_be_printed_is_a_failure(self):
         self.build()
