@@ -283,7 +283,6 @@ static enum status run(struct test *t, struct error *err)
     const struct load_report report = {.address = t->plan.address,
                                        .model = args->request.model,
                                        .batch = t->plan.instances,
-                                       .connections = args->connections,
                                        .points = t->points,
                                        .n_points = t->n_points,
                                        .p99_bound_ms = MAX(args->p99_ms, 0),

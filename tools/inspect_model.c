@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/json.h"
@@ -99,6 +100,16 @@ static void print_text(const char *path, const struct onnx_survey *s)
 
 /* --- JSON --- */
 
+/* "17" is a number, "17, com.example 1" is a text. */
+static void json_opset(struct json *j, const char *text)
+{
+    size_t len = strlen(text);
+    if (len && len <= 18 && strspn(text, "0123456789") == len)
+        json_uint(j, "opset", strtoull(text, NULL, 10));
+    else
+        json_text(j, "opset", text);
+}
+
 static void json_values(struct json *j, const char *key, const struct onnx_survey_value *list,
                         uint32_t n)
 {
@@ -107,9 +118,12 @@ static void json_values(struct json *j, const char *key, const struct onnx_surve
         json_object(j, NULL);
         json_text(j, "name", list[i].name);
         json_text(j, "dtype", list[i].type);
-        json_list(j, "shape"); /* texts: an open dimension is a name */
+        json_list(j, "shape"); /* an open dimension is a name */
         for (uint32_t d = 0; d < list[i].rank; d++)
-            json_text(j, NULL, list[i].dims[d]);
+            if (list[i].sizes[d] >= 0)
+                json_int(j, NULL, list[i].sizes[d]);
+            else
+                json_text(j, NULL, list[i].dims[d]);
         json_end(j);
         json_end(j);
     }
@@ -139,7 +153,7 @@ static void print_json(const char *path, const struct onnx_survey *s)
     json_init(&j, stdout);
     json_object(&j, NULL);
     json_text(&j, "model", path);
-    json_text(&j, "opset", s->opsets);
+    json_opset(&j, s->opsets);
     json_uint(&j, "weight_bytes", s->weight_bytes);
     json_values(&j, "inputs", s->inputs, s->n_inputs);
     json_values(&j, "outputs", s->outputs, s->n_outputs);

@@ -149,6 +149,7 @@ static void json_point(struct json *j, const struct load_point *p)
     json_object(j, NULL);
     for (int i = 0; i < COLUMNS; i++)
         json_real(j, list[i].key, list[i].value);
+    json_uint(j, "connections", p->connections);
     json_bool(j, "stable", p->stable);
     json_bool(j, "cut", p->cut);
     json_object(j, "errors_by_code");
@@ -163,6 +164,9 @@ static void json_point(struct json *j, const struct load_point *p)
 enum status load_report_json(const struct load_report *report, const char *path, struct error *err)
 {
     struct json j;
+    uint32_t connections = 0; /* the most of any point: without the option each has its own */
+    for (uint32_t i = 0; i < report->n_points; i++)
+        connections = MAX(connections, report->points[i].connections);
     CLEANUP(output_text_cleanup) struct output_text text = {0};
     TRY(output_text_begin(&text, err));
     json_init(&j, text.file);
@@ -170,7 +174,7 @@ enum status load_report_json(const struct load_report *report, const char *path,
     json_text(&j, "address", report->address);
     json_text(&j, "model", report->model);
     json_uint(&j, "batch", report->batch);
-    json_uint(&j, "connections", report->connections);
+    json_uint(&j, "connections", connections);
     json_list(&j, "points");
     for (uint32_t i = 0; i < report->n_points; i++)
         json_point(&j, &report->points[i]);

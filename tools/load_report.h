@@ -13,7 +13,7 @@
 /* What was measured, and what the head of the JSON object says. */
 struct load_report {
     const char *address, *model;
-    uint32_t batch, connections; /* connections 0: one for each client */
+    uint32_t batch;
     const struct load_point *points;
     uint32_t n_points;
     double p99_bound_ms; /* 0: no search */

@@ -349,6 +349,7 @@ static void result(const struct load *l, struct load_point *out)
 {
     uint32_t n = MIN(l->n_windows, (uint32_t)LOAD_WINDOWS);
     out->concurrency = l->plan->concurrency;
+    out->connections = l->plan->connections;
     out->rate = l->plan->concurrency ? 0 : l->plan->rate;
     out->cut = l->status;
     out->stable = !out->cut && n == LOAD_WINDOWS && load_stats_stable(l->last, n, LOAD_STABLE);

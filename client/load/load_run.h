@@ -38,7 +38,8 @@ struct load_plan {
 };
 
 struct load_point {
-    uint32_t concurrency;    /* 0: open loop */
+    uint32_t concurrency; /* 0: open loop */
+    uint32_t connections;
     double rate;             /* 0: closed loop */
     bool stable;             /* the last LOAD_WINDOWS windows agreed */
     bool cut;                /* the server went away; the point has what came until then */

@@ -218,6 +218,7 @@ struct onnx_survey_value {
     bool has_shape;
     uint32_t rank;
     const char *dims[SHAPE_MAX_RANK]; /* each is "224", "N", or "?" if it is open and has no name */
+    int64_t sizes[SHAPE_MAX_RANK];    /* -1: it is open */
     enum onnx_axis_state axes[SHAPE_MAX_RANK]; /* of inputs alone */
 };
 

@@ -138,8 +138,9 @@ static bool value_fill(const struct onnx_value_info *from, bool input, struct ar
     bool ok = true;
     for (uint32_t d = 0; d < from->rank && ok; d++) {
         const struct onnx_axis *axis = &from->dims[d];
+        out->sizes[d] = is_number(axis, d, input) ? axis->value : -1;
         out->dims[d] = axis->param ? axis->param : "?";
-        if (is_number(axis, d, input))
+        if (out->sizes[d] >= 0)
             ok = (out->dims[d] = arena_printf(arena, "%lld", (long long)axis->value)) != NULL;
     }
     return ok;

@@ -107,6 +107,11 @@ class Names(unittest.TestCase):
         said = self.run_it("inspect", self.put(relu(NASTY + '"\\', [4])), "--json")
         self.assertEqual(json.loads(said)["inputs"][0]["name"], NASTY + '"\\')
 
+    def test_a_dimension_is_a_number_or_a_name(self):
+        said = json.loads(self.run_it("inspect", self.put(relu("x", ["3d", 64, "64"])), "--json",
+                                      "--dim", "64=2"))
+        self.assertEqual((said["inputs"][0]["shape"], said["opset"]), (["3d", 64, "64"], 17))
+
     def opens(self, shape, *args):
         """The lines of the dimensions that are open, and whether a build obeys them."""
         said = self.run_it("inspect", self.put(relu("x", shape)), *args, codes=(0, 1)).decode()

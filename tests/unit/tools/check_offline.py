@@ -407,7 +407,8 @@ class Offline(unittest.TestCase):
             self.assertIn(line, text)
         model = json.loads(self.run_it("inspect", self.digits, "--json"))
         self.assertEqual(model["inputs"], [{"name": "image", "dtype": "FP32",
-                                            "shape": ["N", "1", "8", "8"]}])
+                                            "shape": ["N", 1, 8, 8]}])
+        self.assertIs(type(model["opset"]), int)
         self.assertEqual((model["refused"], model["unbound"]), ([], ""))
         self.assertEqual(sum(op["nodes"] for op in model["ops"]), model["nodes"])
         broken = self.dir / "odd.onnx"

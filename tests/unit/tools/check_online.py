@@ -127,6 +127,8 @@ def check_load(folder):
                     "0.15", "--json", str(out), "--csv", str(table), "--batch", "2")
     report = json.loads(out.read_text())
     check([p["concurrency"] for p in report["points"]] == [1, 3, 5], report)
+    check([p["connections"] for p in report["points"]] == [1, 3, 5], report)
+    check(report["connections"] == 5, report)
     for point in report["points"]:
         check(all(key in point for key in KEYS), point)
         check(0 < point["p50_us"] <= point["p99_us"] <= point["p999_us"] <= point["max_us"], point)
@@ -139,6 +141,7 @@ def check_load(folder):
 
     inferctl("load", "ADDRESS", "--model", "echo", "--rate", "200", "--poisson", "--seconds",
              "0.3", "--json", str(out), "--quiet")
+    check(json.loads(out.read_text())["connections"] == 16, out.read_text())
     point = json.loads(out.read_text())["points"][0]
     check(point["rate"] == 200 and point["concurrency"] == 0, point)
 
