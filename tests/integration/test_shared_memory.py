@@ -7,6 +7,7 @@ and what clients may do to each other and to the server through them.
 """
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -489,6 +490,7 @@ class Owners(unittest.TestCase):
         self.addCleanup(server.kill)
         big, small = raw_file(PREFIX + "big", 1 << 30), raw_file(PREFIX + "small", 4096)
         self.addCleanup(os.unlink, small)
+        self.addCleanup(pathlib.Path(big).unlink, missing_ok=True)
         client = over_grpc.InferenceServerClient(address(server, "grpc"))
         self.addCleanup(client.close)
 
