@@ -395,7 +395,7 @@ class Http(unittest.TestCase):
         peer.send(preface)  # too late
         self.assertTrue(peer.ended())
 
-    def test_limits(self):
+    def test_r8_limits(self):
         self.refused(431, "GET /v2 HTTP/1.1\r\nHost: a\r\nX: " + "x" * 20000)
         self.refused(431, "GET /v2 HTTP/1.1\r\nHost: a\r\n" + "a: b\r\n" * 200)
         self.refused(414, "GET /" + "x" * 20000)

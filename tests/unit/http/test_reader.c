@@ -159,7 +159,7 @@ static void two_ways_to_find_the_end_are_refused(void **state)
 #undef POST
 }
 
-static void heads_are_bounded(void **state)
+static void r8_heads_are_bounded(void **state)
 {
     (void)state;
     static char text[4 * HTTP_HEAD_MOST];
@@ -276,7 +276,7 @@ static void bad_chunks_are_refused(void **state)
     assert_int_equal(chunks(text, sizeof(text), 400, &rest), HTTP_WRONG);
 }
 
-static void extensions_of_chunks_are_bounded(void **state)
+static void r8_extensions_of_chunks_are_bounded(void **state)
 {
     (void)state;
     static char text[3 * HTTP_CHUNKS_SPARE];
@@ -303,12 +303,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(versions_and_connections, begin, end),
         cmocka_unit_test_setup_teardown(what_is_no_request_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(two_ways_to_find_the_end_are_refused, begin, end),
-        cmocka_unit_test_setup_teardown(heads_are_bounded, begin, end),
+        cmocka_unit_test_setup_teardown(r8_heads_are_bounded, begin, end),
         cmocka_unit_test_setup_teardown(the_preface_of_http2_is_told, begin, end),
         cmocka_unit_test_setup_teardown(what_it_wants_is_never_too_much, begin, end),
         cmocka_unit_test_setup_teardown(chunks_are_put_together_however_they_are_cut, begin, end),
         cmocka_unit_test_setup_teardown(bad_chunks_are_refused, begin, end),
-        cmocka_unit_test_setup_teardown(extensions_of_chunks_are_bounded, begin, end),
+        cmocka_unit_test_setup_teardown(r8_extensions_of_chunks_are_bounded, begin, end),
         cmocka_unit_test(lists_of_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
