@@ -103,9 +103,8 @@ struct connection {
     uint64_t served_ms;   /* the last request that was answered; else when it was opened */
     uint64_t tick_ms;     /* the last tick */
     uint64_t message_ns;  /* clock_now_ns when the present message began; only with traces */
-    uint64_t message_ms;  /* when `state` was first seen, later by the times without reading */
-    size_t message_begin; /* how much of the message had come by then */
     struct session_state state;
+    struct session_clock clock; /* of `state`, since it was first seen */
     uint64_t write_ms;      /* when the peer was last seen to take something of the backlog */
     size_t write_left;      /* how much was left then */
     uint64_t backlog_ms;    /* when the backlog began */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The time limits of a connection (R21 of docs/operations.md), checked at every tick. A pause is
- * not the peer's fault: while a connection is stopped, the time of the message that is coming in
+ * not the peer's fault: while a connection is stopped, the time of the messages that are coming in
  * does not run. Every reason to stop has a bound of its own: requests in flight end, a wait for
  * memory takes at most LOOP_MEMORY_WAIT_MS, and a backlog has the limits of tick_write.
  */
@@ -9,11 +9,7 @@
 #include "daemon/loop.h"
 #include "daemon/tls.h"
 
-enum {
-    RATE_GRACE_MS = 2000,  /* before a sender's rate is looked at */
-    RATE_FROM = 64 * 1024, /* bytes of a frame, before its sender's rate counts */
-    LINGER_MS = 1000,      /* for a peer to read why it is disconnected */
-};
+enum { LINGER_MS = 1000 }; /* for a peer to read why it is disconnected */
 
 static void timed_out(struct connection *c, enum counter which)
 {
@@ -56,37 +52,43 @@ static void tick_unsent(struct connection *c, uint64_t now_ms, const struct conf
         timed_out(c, COUNTER_TIMEOUT_WRITE);
 }
 
-/* A message takes too long: it is given up, and with it the connection, unless the session can do
- * without. */
-static void message_timed_out(struct connection *c, enum counter which)
+/* Has the session give up those of its messages that take too long. */
+static void tick_messages(struct connection *c, const struct session_pace *pace)
 {
-    if (!c->ops->expire || !c->ops->expire(c->session))
-        timed_out(c, which);
-    else
-        counter_add(&c->loop->counters, which, 1);
+    uint32_t late[SESSION_LATENESSES] = {0};
+    c->ops->expire(c->session, pace, late);
+    counter_add(&c->loop->counters, COUNTER_TIMEOUT_FRAME, late[SESSION_LATE]);
+    counter_add(&c->loop->counters, COUNTER_SLOW_SENDERS, late[SESSION_SLOW]);
+}
+
+/* The message that is in, where they come one by one. */
+static void tick_body(struct connection *c, size_t received, const struct session_pace *pace)
+{
+    enum session_lateness lateness = session_lateness(&c->clock, received, pace);
+    if (lateness)
+        timed_out(c, lateness == SESSION_LATE ? COUNTER_TIMEOUT_FRAME : COUNTER_SLOW_SENDERS);
 }
 
 static void tick_read(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
 {
     struct session_state state;
+    const struct session_pace pace = {now_ms, now_ms - c->tick_ms, c->stops != 0,
+                                      limits->frame_timeout_ms, limits->receive_rate};
+    if (c->ops->expire)
+        tick_messages(c, &pace);
     c->ops->state(c->session, &state);
-    if (state.wait != c->state.wait || state.message != c->state.message) {
+    bool other = state.wait != c->state.wait || state.message != c->state.message;
+    if (other) {
         c->state = state;
-        c->message_ms = now_ms;
-        c->message_begin = state.received;
-        return;
+        c->clock = (struct session_clock){0};
     }
-    if (c->stops)
-        c->message_ms += MIN(now_ms - c->tick_ms, now_ms - c->message_ms);
-    uint64_t age_ms = now_ms - c->message_ms;
-    size_t came = state.received - MIN(c->message_begin, state.received);
+    uint64_t age_ms = session_clock_tick(&c->clock, state.received, 1, pace.stopped, &pace);
+    if (other)
+        return;
     if (state.wait == SESSION_WAIT_HEAD && age_ms > limits->header_timeout_ms)
         timed_out(c, COUNTER_TIMEOUT_HEADER);
-    else if (state.wait == SESSION_WAIT_BODY && age_ms > limits->frame_timeout_ms)
-        message_timed_out(c, COUNTER_TIMEOUT_FRAME);
-    else if (state.wait == SESSION_WAIT_BODY && state.received >= RATE_FROM &&
-             age_ms >= RATE_GRACE_MS && came * 1000 < age_ms * limits->receive_rate)
-        timed_out(c, COUNTER_SLOW_SENDERS);
+    else if (state.wait == SESSION_WAIT_BODY)
+        tick_body(c, state.received, &pace);
     else if (state.wait == SESSION_WAIT_NOTHING && !c->n_inflight && !c->n_orders && !c->backlog &&
              now_ms - c->active_ms > limits->idle_timeout_ms)
         timed_out(c, COUNTER_TIMEOUT_IDLE);

@@ -80,10 +80,10 @@ enum h2_encoding { H2_IDENTITY, H2_GZIP, H2_DEFLATE, H2_ENCODING_UNKNOWN };
 struct h2_stream {
     struct session *session;
     int32_t id;
-    struct h2_stream *prev, *next;                 /* all of them */
-    struct h2_stream *prev_ready, *next_ready;     /* those with a message to hand on */
-    struct h2_stream *prev_partial, *next_partial; /* those with a part of one */
-    bool is_ready, is_partial;
+    struct h2_stream *prev, *next;             /* all of them */
+    struct h2_stream *prev_ready, *next_ready; /* those with a message to hand on */
+    struct h2_stream *prev_owing, *next_owing; /* those whose client owes the rest of one */
+    bool is_ready, is_owing;
 
     /* Headers. */
     const struct h2_method *method; /* NULL: unknown */
@@ -100,10 +100,11 @@ struct h2_stream {
     struct slab *slab;     /* NULL: nothing of it has come, or */
     const uint8_t *direct; /* all of it lies here, in the bytes that were read */
     bool whole;
-    struct turn turn; /* while it waits, its window stays closed */
-    bool placed;                    /* its payload is aligned, or nobody knows where it begins */
-    bool ended;                     /* the client sends no more */
-    bool discard;                   /* what comes is of no use */
+    struct turn turn;           /* while it waits, its window stays closed and its clock stands */
+    struct session_clock clock; /* of what the client owes */
+    bool placed;                /* its payload is aligned, or nobody knows where it begins */
+    bool ended;                 /* the client sends no more */
+    bool discard;               /* what comes is of no use */
     const uint8_t *rest, *rest_end; /* bytes read, behind the message that waits */
     struct inflate *inflate;
 
@@ -124,14 +125,12 @@ struct session {
     struct session_host *host;
     nghttp2_session *ng;
     struct h2_calm calm;
-    struct h2_stream *streams, *ready, *partial; /* utlist DL */
+    struct h2_stream *streams, *ready, *owing; /* utlist DL */
     uint32_t n_streams;
     bool ended;
     enum session_end why; /* if nghttp2 has nothing left to do */
     uint64_t draining_ms; /* since when a goodbye is under way; 0: it is not, 1: its end was sent */
     size_t partial_bytes; /* of slabs of messages that are not whole */
-    uint64_t received;    /* bytes of data */
-    uint64_t heads;       /* changes with each block of headers */
 
     /* What was read and not used yet: [at, end), in `held` or in the host's buffer. */
     const uint8_t *at, *end;
@@ -188,6 +187,11 @@ size_t h2_message_room(const struct h2_stream *stream, uint8_t **at);
 void h2_message_hand_on(struct h2_stream *stream);
 void h2_ready_add(struct h2_stream *stream);
 void h2_ready_remove(struct h2_stream *stream);
+/* Whether bytes of the stream's message can come, and are to. */
+static inline bool h2_message_comes(const struct h2_stream *stream)
+{
+    return stream->n_prefix && !stream->whole && stream->turn.state != TURN_WAITS;
+}
 
 /* --- h2_method.c --- */
 

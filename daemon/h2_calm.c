@@ -75,6 +75,7 @@ static enum h2_calm_verdict frame_begin(struct h2_calm *calm, uint64_t now_ms)
     calm->type = head[3];
     calm->flags = head[4];
     calm->n_head = 0;
+    calm->heads += calm->type != TYPE_CONTINUATION;
     enum h2_calm_verdict verdict = block_follow(calm, calm->left);
     if (verdict)
         return verdict;

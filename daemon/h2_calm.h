@@ -31,6 +31,7 @@ struct h2_calm {
     uint32_t n_head;
     uint32_t preface; /* bytes of it that have come */
     uint32_t left;    /* of the frame's payload */
+    uint64_t heads;   /* of frames that have come; a block of headers counts as one */
     uint8_t type, flags;
     bool block; /* a block of headers has begun and not ended */
     uint32_t continuations, block_bytes;

@@ -27,16 +27,19 @@ void h2_ready_remove(struct h2_stream *stream)
     stream->is_ready = false;
 }
 
-static void partial_set(struct h2_stream *stream, bool partial)
+/* The client's time begins when the stream joins the list, and stands still while it waits for its
+ * turn, so that nothing which happens elsewhere on the connection lengthens it. */
+static void owing_set(struct h2_stream *stream, bool owing)
 {
     struct session *s = stream->session;
-    if (partial == stream->is_partial)
+    if (owing == stream->is_owing)
         return;
-    stream->is_partial = partial;
-    if (partial)
-        DL_APPEND2(s->partial, stream, prev_partial, next_partial);
+    stream->is_owing = owing;
+    stream->clock = (struct session_clock){0};
+    if (owing)
+        DL_APPEND2(s->owing, stream, prev_owing, next_owing);
     else
-        DL_DELETE2(s->partial, stream, prev_partial, next_partial);
+        DL_DELETE2(s->owing, stream, prev_owing, next_owing);
 }
 
 /* --- slabs --- */
@@ -66,11 +69,9 @@ static void window_open(struct h2_stream *stream)
         nghttp2_submit_window_update(ng, NGHTTP2_FLAG_NONE, stream->id, came);
 }
 
-/* The time of a message that waits for others does not run (connection_time.c). */
 static void on_turn(struct turn *turn)
 {
     struct h2_stream *stream = CONTAINER_OF(turn, struct h2_stream, turn);
-    partial_set(stream, !stream->whole);
     window_open(stream);
     h2_send(stream->session);
 }
@@ -84,7 +85,6 @@ static void turn_take(struct h2_stream *stream)
     if (session_turn(stream->session->host, &stream->slab, stream->have, stream->need,
                      &stream->turn))
         return;
-    partial_set(stream, false);
     window_close(stream);
 }
 
@@ -104,7 +104,7 @@ static void message_forget(struct h2_stream *stream)
     stream->need = stream->have = 0;
     stream->direct = NULL;
     stream->whole = stream->placed = false;
-    partial_set(stream, false);
+    owing_set(stream, false);
 }
 
 void h2_message_drop(struct h2_stream *stream)
@@ -198,7 +198,7 @@ static bool prefix_add(struct h2_stream *stream, const uint8_t *data, size_t siz
     *used = MIN(size, (size_t)(H2_PREFIX - stream->n_prefix));
     memcpy(stream->prefix + stream->n_prefix, data, *used);
     stream->n_prefix += (uint32_t)*used;
-    partial_set(stream, true);
+    owing_set(stream, true);
     if (stream->n_prefix < H2_PREFIX)
         return false;
     stream->need = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
@@ -231,7 +231,7 @@ static bool slab_add(struct h2_stream *stream, const uint8_t *data, size_t size)
 static void message_whole(struct h2_stream *stream)
 {
     stream->whole = true;
-    partial_set(stream, false);
+    owing_set(stream, false);
     if (stream->method->streams)
         h2_ready_add(stream); /* other calls end first */
 }

@@ -181,7 +181,6 @@ void h2_stream_begin(struct h2_stream *stream)
 {
     struct session *s = stream->session;
     struct error err;
-    s->heads++;
     bool asks_health = stream->method && stream->method->call == H2_CALL_HEALTH;
     if (s->draining_ms && !asks_health)
         nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_REFUSED_STREAM);
@@ -221,6 +220,7 @@ void h2_stream_end(struct h2_stream *stream)
         error_set(&err, STATUS_INVALID_ARGUMENT, "the call ended %s",
                   partial ? "within a message" : "without a message");
         h2_finish_error(stream, &err);
+        h2_message_drop(stream);
     } else if (stream->method && !stream->method->streams) {
         h2_ready_add(stream);
     } else {

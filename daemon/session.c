@@ -7,10 +7,12 @@
 enum {
     FIRST_SLAB = 4 * 1024,
     BELIEVED_FIRST = 128 * 1024,
-    BELIEVED = 4,         /* a slab is so many times as large as what has come; */
-    BELIEVED_STEP = 3,    /* with the rounding of its size, so many times at least; */
-    BELIEVED_GROWN = 2,   /* beyond BELIEVED_FIRST of a message that grows in its place, so many */
-    NEARLY_ALL = 1 << 20, /* a message of which less is missing waits for nobody */
+    BELIEVED = 4,          /* a slab is so many times as large as what has come; */
+    BELIEVED_STEP = 3,     /* with the rounding of its size, so many times at least; */
+    BELIEVED_GROWN = 2,    /* beyond BELIEVED_FIRST of a message that grows in its place, so many */
+    NEARLY_ALL = 1 << 20,  /* a message of which less is missing waits for nobody */
+    RATE_GRACE_MS = 2000,  /* before a sender's rate is looked at */
+    RATE_FROM = 64 * 1024, /* bytes of a message, before its sender's rate counts */
 };
 
 /* A message that ends in a slab that grows in its place leaves all those behind that it lay in
@@ -72,6 +74,31 @@ bool session_turn(struct session_host *host, struct slab **slab, size_t have, si
     if ((*slab)->charge < SLAB_GROWN || need - have < NEARLY_ALL || !ops->turn)
         return true;
     return ops->turn(host, slab, need, turn);
+}
+
+uint64_t session_clock_tick(struct session_clock *clock, size_t received, uint32_t sharers,
+                            bool held, const struct session_pace *pace)
+{
+    clock->sharers = MAX(clock->sharers, sharers);
+    if (!clock->begin_ms) {
+        clock->begin_ms = pace->now_ms;
+        clock->begin = received;
+    } else if (held) {
+        clock->begin_ms += MIN(pace->passed_ms, pace->now_ms - clock->begin_ms);
+    }
+    return pace->now_ms - clock->begin_ms;
+}
+
+enum session_lateness session_lateness(const struct session_clock *clock, size_t received,
+                                       const struct session_pace *pace)
+{
+    uint64_t age_ms = pace->now_ms - clock->begin_ms;
+    uint64_t came = received - MIN(clock->begin, received);
+    if (age_ms > pace->timeout_ms)
+        return SESSION_LATE;
+    bool slow = received >= RATE_FROM && age_ms >= RATE_GRACE_MS &&
+                came * 1000 * MAX(clock->sharers, 1u) < age_ms * pace->rate;
+    return slow ? SESSION_SLOW : SESSION_IN_TIME;
 }
 
 struct slab *session_left_keep(struct session_host *host, const void *data, size_t size)

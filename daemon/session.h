@@ -148,6 +148,36 @@ struct session_state {
     size_t received;  /* bytes of the present message */
 };
 
+/* A tick, and how long messages may take. */
+struct session_pace {
+    uint64_t now_ms, passed_ms; /* passed: since the last tick */
+    bool stopped;               /* the host reads nothing now, so that the peer is not to blame */
+    uint32_t timeout_ms;        /* for a whole message, */
+    uint32_t rate;              /* and bytes a second of a large one */
+};
+
+/* The time of one message, as far as ticks have seen it; zeroed when the message begins. */
+struct session_clock {
+    uint64_t begin_ms; /* later by the times in which it could not come; 0: no tick has seen it */
+    size_t begin;      /* bytes that had come by then */
+    uint32_t sharers;  /* most messages that shared the connection at one tick */
+};
+
+enum session_lateness {
+    SESSION_IN_TIME,
+    SESSION_LATE, /* beyond timeout_ms */
+    SESSION_SLOW, /* below `rate` */
+    SESSION_LATENESSES,
+};
+
+/* A tick for a message of which `received` bytes have come, and which is one of `sharers` that come
+ * side by side. `held`: it cannot come now. Returns its age in milliseconds. */
+uint64_t session_clock_tick(struct session_clock *clock, size_t received, uint32_t sharers,
+                            bool held, const struct session_pace *pace);
+/* Says how the message does, at a tick; messages side by side need only reach the rate together. */
+enum session_lateness session_lateness(const struct session_clock *clock, size_t received,
+                                       const struct session_pace *pace);
+
 /* How a protocol writes descriptions: what was made for one session is good for all of a format. */
 enum session_format { SESSION_PROTOBUF, SESSION_JSON, SESSION_FORMATS };
 
@@ -190,9 +220,11 @@ struct session_ops {
     bool (*parting)(const struct session *session);
     /* Now and then; NULL: there is nothing to do. */
     void (*tick)(struct session *session, uint64_t now_ms);
-    /* What `state` told of takes too long: gives up that message alone. NULL, or false: the
-     * connection is to end. */
-    bool (*expire)(struct session *session);
+    /* At each tick, for protocols whose messages come side by side, each in a time of its own:
+     * gives up those that take too long, and counts them by lateness; `state` then tells of heads
+     * alone. NULL: messages come one by one, and one that is late ends the connection. */
+    void (*expire)(struct session *session, const struct session_pace *pace,
+                   uint32_t late[SESSION_LATENESSES]);
 };
 
 /* The size of a slab for a message of `need` bytes of which `have` are here: there is room for the

@@ -107,7 +107,6 @@ static int on_data(nghttp2_session *ng UNUSED, uint8_t flags UNUSED, int32_t id,
 {
     struct session *s = user;
     struct h2_stream *stream = h2_stream_of(s, id);
-    s->received += size;
     if (s->landing_left)
         s->landing_left -= MIN(size, s->landing_left);
     if (!stream)
@@ -437,7 +436,9 @@ static size_t h2_wants(const struct session *s)
 static size_t h2_due(const struct session *s)
 {
     size_t least = 0;
-    for (const struct h2_stream *stream = s->partial; stream; stream = stream->next_partial) {
+    for (const struct h2_stream *stream = s->owing; stream; stream = stream->next_owing) {
+        if (!h2_message_comes(stream))
+            continue;
         if (stream->n_prefix < H2_PREFIX)
             return 0;
         size_t left = stream->need - stream->have;
@@ -448,32 +449,53 @@ static size_t h2_due(const struct session *s)
 
 /* --- time --- */
 
+/* Tells of heads alone: messages have clocks of their own (h2_expire). */
 static void h2_state(const struct session *s, struct session_state *out)
 {
-    *out = (struct session_state){.message = s->heads, .received = (size_t)s->received};
-    if (h2_calm_in_head(&s->calm)) {
+    *out = (struct session_state){.message = s->calm.heads};
+    if (h2_calm_in_head(&s->calm))
         out->wait = SESSION_WAIT_HEAD;
-    } else if (s->partial) {
-        out->wait = SESSION_WAIT_BODY;
-        out->message = (uint64_t)s->partial->next_in << 32 | (uint32_t)s->partial->id;
-    } else if (s->streams) {
+    else if (s->streams)
         out->wait = SESSION_WAIT_OPEN;
-    }
 }
 
-/* Gives up the call whose message has been under way for longest. */
-static bool h2_expire(struct session *s)
+static void clocks_tick(struct session *s, const struct session_pace *pace)
 {
+    uint32_t sharers = 0;
+    for (const struct h2_stream *stream = s->owing; stream; stream = stream->next_owing)
+        sharers += h2_message_comes(stream);
+    for (struct h2_stream *stream = s->owing; stream; stream = stream->next_owing)
+        session_clock_tick(&stream->clock, stream->have, sharers,
+                           pace->stopped || stream->turn.state == TURN_WAITS, pace);
+}
+
+static struct h2_stream *late_find(const struct session *s, const struct session_pace *pace,
+                                   enum session_lateness *lateness)
+{
+    for (struct h2_stream *stream = s->owing; stream; stream = stream->next_owing)
+        if ((*lateness = session_lateness(&stream->clock, stream->have, pace)))
+            return stream;
+    return NULL;
+}
+
+/* Gives up the calls that are late, each alone, and all of them at this tick. */
+static void h2_expire(struct session *s, const struct session_pace *pace,
+                      uint32_t late[SESSION_LATENESSES])
+{
+    struct h2_stream *stream;
+    enum session_lateness lateness;
     struct error err;
-    struct h2_stream *stream = s->partial;
-    if (!stream || s->ended)
-        return false;
-    error_set(&err, STATUS_DEADLINE_EXCEEDED, "a message of %zu bytes took too long to come",
-              stream->need);
-    h2_finish_error(stream, &err);
-    h2_message_drop(stream);
+    if (s->ended)
+        return;
+    clocks_tick(s, pace);
+    while (!s->ended && (stream = late_find(s, pace, &lateness))) {
+        error_set(&err, STATUS_DEADLINE_EXCEEDED, "a message of %zu bytes took too long to come",
+                  stream->need);
+        h2_finish_error(stream, &err);
+        h2_message_drop(stream); /* takes it out of the list */
+        late[lateness]++;
+    }
     h2_send(s);
-    return true;
 }
 
 static void h2_tick(struct session *s, uint64_t now_ms UNUSED)

@@ -347,6 +347,38 @@ class Http2(harness.Served):
         self.assertEqual(got[2], slow)
         self.still_serving(peer)
 
+    def test_r21_messages_that_stall_side_by_side_end_together(self):
+        peer = self.peer()
+        body = infer_body()
+        stalled = {peer.call(body=body[:20], end=False) for _ in range(12)}
+        ends = []
+        while stalled:
+            kind, flags, stream, _ = peer.read()
+            if stream in stalled and (kind == h2.RESET or flags & h2.END_STREAM):
+                stalled.remove(stream)
+                ends.append(time.monotonic())
+        self.assertLess(ends[-1] - ends[0], 10)  # one after the other: 11 times two seconds
+        self.still_serving(peer)
+
+    def test_r21_half_a_head_now_and_then_gives_a_message_no_more_time(self):
+        peer = self.peer()
+        slow = peer.call(body=infer_body()[:20], end=False)
+        ping = h2.frame(h2.PING, 0, 0, b"12345678")
+        ended = []
+
+        def pong(kind, flags, stream, _):
+            ended.extend([kind] * (stream == slow))
+            return kind == h2.PING and flags & h2.ACK
+        for _ in range(60):
+            if ended:
+                break
+            peer.send(ping[:5])
+            time.sleep(0.3)
+            peer.send(ping[5:])
+            time.sleep(0.3)
+            self.assertIsNotNone(peer.until(pong))
+        self.assertTrue(ended)
+
     def test_small_calls_are_answered_while_large_messages_stall(self):
         n = 1 << 18
         data = bytes(range(256)) * (4 * n // 256)
@@ -370,6 +402,25 @@ class Http2(harness.Served):
         while (got := peer.read())[0] != h2.HEADERS or not got[1] & h2.END_STREAM:
             data += got[3] if got[0] == h2.DATA else b""
         self.assertEqual(data.count(X4), 3)
+
+
+class Slow(unittest.TestCase):
+    def test_r21_a_slow_message_ends_alone(self):
+        """However much comes in other calls of its connection."""
+        refused = infer_body("copy", bytes(1 << 20))  # for a reply that fits into any window
+        with harness.Server({"copy": harness.plan("copy")},
+                            {"limits": {"frame_timeout_ms": 600_000}},
+                            arguments=["--grpc", "127.0.0.1:0"]) as server:
+            address = re.search(r"(?m)^ready (\S+) \(grpc\)$", server.log()).group(1)
+            with h2.Peer(address) as peer, server.client() as client:
+                slow = peer.call(end=False)
+                peer.pour(slow, refused[:80_000], end=False)
+                end = time.monotonic() + harness.PATIENCE
+                while not client.counters()["slow_senders"] and time.monotonic() < end:
+                    peer.pour(peer.call(end=False), refused)
+                got = next((f for f in peer.frames if f[2] == slow and f[0] != h2.WINDOW), None)
+                self.assertEqual((got or peer.ends_stream(slow))[0], h2.HEADERS)
+                self.assertTrue(peer.alive())
 
 
 @unittest.skipUnless(shutil.which("h2load"), "h2load (Debian: nghttp2-client) is not here")

@@ -122,6 +122,23 @@ static void pieces_make_no_difference(void **state)
     }
 }
 
+/* So that who ends a head and begins the next one between two looks is not taken for slow, and who
+ * only goes on with a block of headers is. */
+static void heads_are_told_apart(void **state)
+{
+    (void)state;
+    const uint8_t ping[9] = {0, 0, 0, PING}, block[9] = {0, 0, 0, HEADERS},
+                  more[9] = {0, 0, 0, CONTINUATION};
+    assert_int_equal(calm.heads, 0);
+    h2_calm_feed(&calm, ping, 9, 1000);
+    h2_calm_feed(&calm, block, 9, 1000);
+    assert_int_equal(calm.heads, 2);
+    for (int i = 0; i < 3; i++)
+        h2_calm_feed(&calm, more, 9, 1000);
+    assert_int_equal(calm.heads, 2);
+    assert_true(h2_calm_in_head(&calm));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +150,7 @@ int main(void)
         cmocka_unit_test_setup(r26_a_block_of_headers_ends_after_eight_continuations, setup),
         cmocka_unit_test_setup(r26_a_block_of_headers_has_a_size, setup),
         cmocka_unit_test_setup(pieces_make_no_difference, setup),
+        cmocka_unit_test_setup(heads_are_told_apart, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -461,6 +461,47 @@ static void a_reply_is_a_frame(void **state)
     assert_int_equal(response.status, STATUS_INTERNAL);
 }
 
+static struct session_pace at_ms(uint64_t now_ms)
+{
+    return (struct session_pace){
+        .now_ms = now_ms, .passed_ms = 500, .timeout_ms = 10000, .rate = 100000};
+}
+
+static void r21_a_message_has_a_time_that_stands_while_it_cannot_come(void **state)
+{
+    (void)state;
+    struct session_clock clock = {0};
+    struct session_pace pace = at_ms(5000);
+    assert_int_equal(session_clock_tick(&clock, 10, 1, false, &pace), 0);
+    for (uint64_t ms = 5500; ms <= 15000; ms += 500) { /* that some of it comes changes nothing */
+        pace = at_ms(ms);
+        assert_int_equal(session_clock_tick(&clock, ms / 100, 1, false, &pace), ms - 5000);
+        assert_int_equal(session_lateness(&clock, ms / 100, &pace), SESSION_IN_TIME);
+    }
+    pace = at_ms(15500);
+    assert_int_equal(session_clock_tick(&clock, 200, 1, true, &pace), 10000);
+    assert_int_equal(session_lateness(&clock, 200, &pace), SESSION_IN_TIME);
+    pace = at_ms(15501);
+    assert_int_equal(session_lateness(&clock, 200, &pace), SESSION_LATE);
+}
+
+static void r21_messages_side_by_side_share_the_rate(void **state)
+{
+    (void)state;
+    struct session_clock one = {0}, many = {0};
+    struct session_pace pace = at_ms(1000);
+    session_clock_tick(&one, 70000, 1, false, &pace);
+    session_clock_tick(&many, 70000, 4, false, &pace);
+    pace = at_ms(2999); /* nobody is slow so soon */
+    assert_int_equal(session_lateness(&one, 70001, &pace), SESSION_IN_TIME);
+    pace = at_ms(5000);
+    session_clock_tick(&many, 170001, 1, false, &pace); /* the others are through */
+    assert_int_equal(session_lateness(&one, 470000, &pace), SESSION_IN_TIME);
+    assert_int_equal(session_lateness(&one, 469999, &pace), SESSION_SLOW);
+    assert_int_equal(session_lateness(&many, 170000, &pace), SESSION_IN_TIME);
+    assert_int_equal(session_lateness(&many, 169999, &pace), SESSION_SLOW);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,6 +519,8 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(malformed_messages_do_not_end_it, setup, teardown),
         cmocka_unit_test_setup_teardown(a_reply_is_a_frame, setup, teardown),
+        cmocka_unit_test(r21_a_message_has_a_time_that_stands_while_it_cannot_come),
+        cmocka_unit_test(r21_messages_side_by_side_share_the_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
