@@ -82,7 +82,7 @@ struct h2_stream {
     int32_t id;
     struct h2_stream *prev, *next;             /* all of them */
     struct h2_stream *prev_ready, *next_ready; /* those with a message to hand on */
-    struct h2_stream *prev_owing, *next_owing; /* those whose client owes the rest of one */
+    struct h2_stream *prev_owing, *next_owing; /* those whose client owes more of it */
     bool is_ready, is_owing;
 
     /* Headers. */
@@ -187,6 +187,8 @@ size_t h2_message_room(const struct h2_stream *stream, uint8_t **at);
 void h2_message_hand_on(struct h2_stream *stream);
 void h2_ready_add(struct h2_stream *stream);
 void h2_ready_remove(struct h2_stream *stream);
+/* The client owes the rest of a message, or the end of its call: it has frame_timeout_ms. */
+void h2_owing_set(struct h2_stream *stream, bool owing);
 /* Whether bytes of the stream's message can come, and are to. */
 static inline bool h2_message_comes(const struct h2_stream *stream)
 {

@@ -29,7 +29,7 @@ void h2_ready_remove(struct h2_stream *stream)
 
 /* The client's time begins when the stream joins the list, and stands still while it waits for its
  * turn, so that nothing which happens elsewhere on the connection lengthens it. */
-static void owing_set(struct h2_stream *stream, bool owing)
+void h2_owing_set(struct h2_stream *stream, bool owing)
 {
     struct session *s = stream->session;
     if (owing == stream->is_owing)
@@ -104,7 +104,7 @@ static void message_forget(struct h2_stream *stream)
     stream->need = stream->have = 0;
     stream->direct = NULL;
     stream->whole = stream->placed = false;
-    owing_set(stream, false);
+    h2_owing_set(stream, false);
 }
 
 void h2_message_drop(struct h2_stream *stream)
@@ -198,7 +198,7 @@ static bool prefix_add(struct h2_stream *stream, const uint8_t *data, size_t siz
     *used = MIN(size, (size_t)(H2_PREFIX - stream->n_prefix));
     memcpy(stream->prefix + stream->n_prefix, data, *used);
     stream->n_prefix += (uint32_t)*used;
-    owing_set(stream, true);
+    h2_owing_set(stream, true);
     if (stream->n_prefix < H2_PREFIX)
         return false;
     stream->need = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
@@ -231,9 +231,10 @@ static bool slab_add(struct h2_stream *stream, const uint8_t *data, size_t size)
 static void message_whole(struct h2_stream *stream)
 {
     stream->whole = true;
-    owing_set(stream, false);
-    if (stream->method->streams)
-        h2_ready_add(stream); /* other calls end first */
+    if (!stream->method->streams)
+        return; /* the call's end is owed still, and until then its memory is held */
+    h2_owing_set(stream, false);
+    h2_ready_add(stream);
 }
 
 /* Takes bytes of the message's body; returns how many. */

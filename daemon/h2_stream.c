@@ -212,6 +212,7 @@ void h2_stream_end(struct h2_stream *stream)
 {
     struct error err;
     stream->ended = true;
+    h2_owing_set(stream, false);
     if (stream->finished)
         return;
     bool partial = stream->n_prefix && !stream->whole;

@@ -469,11 +469,19 @@ static void clocks_tick(struct session *s, const struct session_pace *pace)
                            pace->stopped || stream->turn.state == TURN_WAITS, pace);
 }
 
+/* What is whole is not slow, however long its call takes to end. */
+static enum session_lateness lateness_of(const struct h2_stream *stream,
+                                         const struct session_pace *pace)
+{
+    enum session_lateness lateness = session_lateness(&stream->clock, stream->have, pace);
+    return stream->whole && lateness == SESSION_SLOW ? SESSION_IN_TIME : lateness;
+}
+
 static struct h2_stream *late_find(const struct session *s, const struct session_pace *pace,
                                    enum session_lateness *lateness)
 {
     for (struct h2_stream *stream = s->owing; stream; stream = stream->next_owing)
-        if ((*lateness = session_lateness(&stream->clock, stream->have, pace)))
+        if ((*lateness = lateness_of(stream, pace)))
             return stream;
     return NULL;
 }
@@ -489,8 +497,8 @@ static void h2_expire(struct session *s, const struct session_pace *pace,
         return;
     clocks_tick(s, pace);
     while (!s->ended && (stream = late_find(s, pace, &lateness))) {
-        error_set(&err, STATUS_DEADLINE_EXCEEDED, "a message of %zu bytes took too long to come",
-                  stream->need);
+        error_set(&err, STATUS_DEADLINE_EXCEEDED, "a message of %zu bytes took too long to %s",
+                  stream->need, stream->whole ? "be followed by the end of its call" : "come");
         h2_finish_error(stream, &err);
         h2_message_drop(stream); /* takes it out of the list */
         late[lateness]++;

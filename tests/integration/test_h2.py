@@ -360,6 +360,18 @@ class Http2(harness.Served):
         self.assertLess(ends[-1] - ends[0], 10)  # one after the other: 11 times two seconds
         self.still_serving(peer)
 
+    def test_r21_a_call_that_does_not_end_keeps_no_memory(self):
+        peer = self.peer()
+        body = infer_body("wide", bytes(1 << 20), (1, 1 << 18))
+        for message in (infer_body(), body):  # which lies in what was read, or in memory of its own
+            stream = peer.call(end=False)
+            peer.pour(stream, message, end=False)
+            got = next((f for f in peer.frames if f[2] == stream and f[0] == h2.HEADERS), None)
+            self.assertEqual((got or peer.ends_stream(stream))[0], h2.HEADERS)
+        with self.server.client() as client:
+            harness.until(lambda: wire.one(client.call(wire.STATUS).body, 8, 0) == 0)
+        self.still_serving(peer)
+
     def test_r21_half_a_head_now_and_then_gives_a_message_no_more_time(self):
         peer = self.peer()
         slow = peer.call(body=infer_body()[:20], end=False)
