@@ -187,7 +187,9 @@ size_t h2_message_room(const struct h2_stream *stream, uint8_t **at);
 void h2_message_hand_on(struct h2_stream *stream);
 void h2_ready_add(struct h2_stream *stream);
 void h2_ready_remove(struct h2_stream *stream);
-/* The client owes the rest of a message, or the end of its call: it has frame_timeout_ms. */
+/* The client owes the message that its call takes, the rest of one, or the end of the call: for the
+ * first, and then for the others, it has frame_timeout_ms. A call that takes any number of messages
+ * may wait for the next one. */
 void h2_owing_set(struct h2_stream *stream, bool owing);
 /* Whether bytes of the stream's message can come, and are to. */
 static inline bool h2_message_comes(const struct h2_stream *stream)

@@ -195,6 +195,8 @@ static bool prefix_add(struct h2_stream *stream, const uint8_t *data, size_t siz
 {
     struct error err;
     const uint8_t *p = stream->prefix;
+    if (!stream->n_prefix)
+        stream->clock = (struct session_clock){0}; /* the call's wait for it is over */
     *used = MIN(size, (size_t)(H2_PREFIX - stream->n_prefix));
     memcpy(stream->prefix + stream->n_prefix, data, *used);
     stream->n_prefix += (uint32_t)*used;

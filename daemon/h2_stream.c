@@ -190,6 +190,8 @@ void h2_stream_begin(struct h2_stream *stream)
         h2_finish_http(stream, "415");
     else if (call_check(stream, &err))
         h2_finish_error(stream, &err);
+    else if (!stream->method->streams)
+        h2_owing_set(stream, true);
 }
 
 void h2_stream_settle(struct h2_stream *stream)

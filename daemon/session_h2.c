@@ -486,6 +486,15 @@ static struct h2_stream *late_find(const struct session *s, const struct session
     return NULL;
 }
 
+static void late_explain(const struct h2_stream *stream, struct error *err)
+{
+    if (!stream->n_prefix)
+        error_set(err, STATUS_DEADLINE_EXCEEDED, "the message of this call took too long to begin");
+    else
+        error_set(err, STATUS_DEADLINE_EXCEEDED, "a message of %zu bytes took too long to %s",
+                  stream->need, stream->whole ? "be followed by the end of its call" : "come");
+}
+
 /* Gives up the calls that are late, each alone, and all of them at this tick. */
 static void h2_expire(struct session *s, const struct session_pace *pace,
                       uint32_t late[SESSION_LATENESSES])
@@ -497,8 +506,7 @@ static void h2_expire(struct session *s, const struct session_pace *pace,
         return;
     clocks_tick(s, pace);
     while (!s->ended && (stream = late_find(s, pace, &lateness))) {
-        error_set(&err, STATUS_DEADLINE_EXCEEDED, "a message of %zu bytes took too long to %s",
-                  stream->need, stream->whole ? "be followed by the end of its call" : "come");
+        late_explain(stream, &err);
         h2_finish_error(stream, &err);
         h2_message_drop(stream); /* takes it out of the list */
         late[lateness]++;

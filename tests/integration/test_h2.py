@@ -229,9 +229,9 @@ class Http2(harness.Served):
     def test_r26_a_hundred_calls_and_no_more(self):
         peer = self.peer()
         for _ in range(100):
-            peer.call(end=False)
+            peer.call(h2.STREAM, end=False)
         self.assertTrue(peer.alive())
-        peer.call(end=False)
+        peer.call(h2.STREAM, end=False)
         self.assertEqual(peer.goaway(), h2.PROTOCOL_ERROR)
 
     def test_r26_headers_have_limits(self):
@@ -405,7 +405,17 @@ class Http2(harness.Served):
             for peer, stream in calls:
                 self.assertTrue(data in self.read_whole(peer, stream))
 
-    def test_a_call_without_a_message_may_wait(self):
+    def test_r21_a_call_that_takes_one_message_waits_for_it_for_a_time_only(self):
+        peer = self.peer()
+        streams = peer.call(h2.STREAM, end=False)
+        before = self.counter("timeouts_frame")
+        for path in (h2.INFER, "/grpc.health.v1.Health/Watch"):
+            self.assertEqual(peer.ends_stream(peer.call(path, end=False))[0], h2.HEADERS)
+        self.assertGreaterEqual(self.counter("timeouts_frame"), before + 2)
+        peer.send(h2.frame(h2.DATA, h2.END_STREAM, streams, infer_body()))
+        self.answered(peer, streams)
+
+    def test_a_stream_may_wait_for_its_messages(self):
         peer = self.peer()
         stream = peer.call(h2.STREAM, end=False)
         time.sleep(3)
