@@ -99,19 +99,19 @@ struct connection {
     size_t kept_bytes; /* of slabs in which its session keeps replies */
 
     /* Milliseconds of the loop's clock. */
-    uint64_t active_ms;   /* last byte in, last reply out */
-    uint64_t served_ms;   /* the last request that was answered; else when it was opened */
-    uint64_t tick_ms;     /* the last tick */
-    uint64_t message_ns;  /* clock_now_ns when the present message began; only with traces */
+    uint64_t active_ms;  /* last byte in, last reply out */
+    uint64_t served_ms;  /* the last request that was answered; else when it was opened */
+    uint64_t tick_ms;    /* the last tick */
+    uint64_t message_ns; /* clock_now_ns when the present message began; only with traces */
     struct session_state state;
     struct session_clock clock; /* of `state`, since it was first seen */
-    uint64_t write_ms;      /* when the peer was last seen to take something of the backlog */
-    size_t write_left;      /* how much was left then */
-    uint64_t backlog_ms;    /* when the backlog began */
-    uint64_t backlog_taken; /* bytes of it that have gone since */
-    uint64_t unsent_ms;     /* since when the session keeps replies; 0: it keeps none */
-    uint64_t unsent_taken;  /* what has gone since, */
-    size_t unsent_left;     /* and what was left at the last tick */
+    uint64_t write_ms;          /* when the peer was last seen to take something of the backlog */
+    size_t write_left;          /* how much was left then */
+    uint64_t backlog_ms;        /* when the backlog began */
+    uint64_t backlog_taken;     /* bytes of it that have gone since */
+    uint64_t unsent_ms;         /* since when the session keeps replies; 0: it keeps none */
+    uint64_t unsent_taken;      /* what has gone since, */
+    size_t unsent_left;         /* and what was left at the last tick */
 };
 
 /* A socket that was accepted, to make a connection of. */
@@ -141,6 +141,22 @@ static inline bool connection_takes(const struct connection *c)
     return c->phase <= CONNECTION_HALF && !c->stops;
 }
 
+/* Says whether the peer is a stranger (caller.h). */
+bool connection_is_stranger(struct connection *c);
+
+/* Sends a response through its session. */
+void connection_reply(struct connection *c, const struct response *response);
+
+/* Add a reason to stop reading, and remove it. */
+void connection_stop(struct connection *c, uint32_t why);
+void connection_resume(struct connection *c, uint32_t why);
+/* Watches for the events that its state asks for; dies if they cannot be watched. */
+void connection_watch(struct connection *c);
+/* Ends the connection if the peer sends no more and everything has been answered. */
+void connection_finish(struct connection *c);
+
+/* --- connection_accounts.c --- */
+
 /* Book a request in, and out when its reply has been written; after `out` reading may go on. */
 void connection_inflight_in(struct connection *c, struct inflight *inflight);
 void connection_inflight_out(struct connection *c, struct inflight *inflight);
@@ -148,12 +164,6 @@ void connection_inflight_out(struct connection *c, struct inflight *inflight);
 void connection_inflight_orphan(struct connection *c, struct inflight *inflight);
 /* Finds the latest request of that id which is in flight; NULL: none. */
 struct inflight *connection_inflight_find(const struct connection *c, uint64_t id);
-
-/* Says whether the peer is a stranger (caller.h). */
-bool connection_is_stranger(struct connection *c);
-
-/* Sends a response through its session. */
-void connection_reply(struct connection *c, const struct response *response);
 
 /* Slabs that are charged to this connection and to its peer. NULL: there is no memory, and reading
  * stops; or the peer's address has all that it may have. */
@@ -164,15 +174,10 @@ void connection_slab_give(struct connection *c, struct slab *slab);
 /* Gives back the payload of a request that still runs. */
 void connection_payload_spent(struct connection *c, struct inflight *inflight);
 
-/* Add a reason to stop reading, and remove it. */
-void connection_stop(struct connection *c, uint32_t why);
-void connection_resume(struct connection *c, uint32_t why);
+/* To be called when more is in flight: begins STOP_CAP if that is too much. */
+void connection_cap_check(struct connection *c);
 /* To be called when less is in flight: ends STOP_CAP if that is little enough. */
 void connection_cap_ease(struct connection *c);
-/* Watches for the events that its state asks for; dies if they cannot be watched. */
-void connection_watch(struct connection *c);
-/* Ends the connection if the peer sends no more and everything has been answered. */
-void connection_finish(struct connection *c);
 
 /* --- connection_write.c --- */
 
