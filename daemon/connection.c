@@ -516,6 +516,23 @@ static void host_token(struct session_host *host, struct message_text token)
         caller_identify(&c->caller, c->loop->table->identities, c->fd, token, &who, NULL);
 }
 
+static bool host_book(struct session_host *host, size_t bytes)
+{
+    return connection_book(connection_of(host), bytes);
+}
+
+static void host_unbook(struct session_host *host, size_t bytes)
+{
+    connection_unbook(connection_of(host), bytes);
+}
+
+static bool host_needs(struct session_host *host, enum session_need what)
+{
+    const struct loop *loop = connection_of(host)->loop;
+    return what == SESSION_TOKEN ? identities_required(loop->table->identities)
+                                 : loop->shared->traces != NULL;
+}
+
 static bool host_tired(struct session_host *host)
 {
     return loop_slice_over(connection_of(host)->loop);
@@ -548,6 +565,9 @@ static const struct session_host_ops host_ops = {
     .forget = host_forget,
     .token = host_token,
     .tired = host_tired,
+    .book = host_book,
+    .unbook = host_unbook,
+    .needs = host_needs,
 };
 
 void connection_reply(struct connection *c, const struct response *response)

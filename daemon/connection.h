@@ -171,6 +171,9 @@ struct slab *connection_slab_take(struct connection *c, size_t size);
 /* Has it grow in its place; NULL: it cannot, or may not. */
 struct slab *connection_slab_grow(struct connection *c, struct slab *slab, size_t size);
 void connection_slab_give(struct connection *c, struct slab *slab);
+/* Charge memory of open calls, which is no slab. False: there is no room. */
+bool connection_book(struct connection *c, size_t bytes);
+void connection_unbook(struct connection *c, size_t bytes);
 /* Gives back the payload of a request that still runs. */
 void connection_payload_spent(struct connection *c, struct inflight *inflight);
 

@@ -84,6 +84,23 @@ void connection_slab_give(struct connection *c, struct slab *slab)
     slabs_give(c->loop->slabs, slab);
 }
 
+bool connection_book(struct connection *c, size_t bytes)
+{
+    bool booked = slabs_book(c->loop->slabs, bytes);
+    if (booked && charge_add(c, bytes))
+        return true;
+    if (booked)
+        slabs_unbook(c->loop->slabs, bytes);
+    counter_add(&c->loop->counters, COUNTER_REJECTED_MEMORY, 1);
+    return false;
+}
+
+void connection_unbook(struct connection *c, size_t bytes)
+{
+    charge_sub(c, bytes);
+    slabs_unbook(c->loop->slabs, bytes);
+}
+
 void connection_inflight_in(struct connection *c, struct inflight *inflight)
 {
     struct inflight **bucket = loop_bucket(c->loop, c->id, inflight->id);

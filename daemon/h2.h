@@ -40,9 +40,13 @@ enum {
     H2_PLACE = 8 << 10,    /* of a message, within which its payload begins */
     H2_PARTIAL_FRAMES = 4, /* so many of the largest messages may be on their way at once */
     H2_PIECES = 48,
-    H2_ROOM = 4 << 10, /* for the frames' heads of a pass */
-    H2_COPY = 1 << 10, /* pieces up to this are copied beside them */
-    H2_DRAIN_MS = 500, /* between the two steps of a goodbye, at most */
+    H2_ROOM = 4 << 10,        /* for the frames' heads of a pass */
+    H2_COPY = 1 << 10,        /* pieces up to this are copied beside them */
+    H2_CALL_BYTES = 1024,     /* what an open call is taken to need, without its texts */
+    H2_CALLS_OWN = 16 << 10,  /* of open calls, is their connection's; */
+    H2_CALLS_STEP = 16 << 10, /* what goes beyond is charged in such steps */
+    H2_TRACEPARENT = 128,     /* a longer one is of no version that is known */
+    H2_DRAIN_MS = 500,        /* between the two steps of a goodbye, at most */
 };
 
 struct h2_stream;
@@ -91,7 +95,9 @@ struct h2_stream {
     bool post, grpc; /* :method, content-type */
     enum h2_encoding encoding;
     uint64_t deadline_ns;                   /* 0: none */
-    struct message_text token, traceparent; /* copies */
+    struct message_text token, traceparent; /* copies, if anybody needs them */
+    size_t booked;                          /* what it adds to open_bytes */
+    bool crowded;                           /* there was no room for it */
 
     /* The message that comes. */
     uint8_t prefix[H2_PREFIX];
@@ -131,6 +137,8 @@ struct session {
     enum session_end why; /* if nghttp2 has nothing left to do */
     uint64_t draining_ms; /* since when a goodbye is under way; 0: it is not, 1: its end was sent */
     size_t partial_bytes; /* of slabs of messages that are not whole */
+    size_t open_bytes;    /* of open calls, */
+    size_t booked;        /* and what of it the host was charged */
 
     /* What was read and not used yet: [at, end), in `held` or in the host's buffer. */
     const uint8_t *at, *end;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A call begins and ends, see h2.h. */
+#include <assert.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <utlist.h>
@@ -12,6 +13,39 @@ struct h2_stream *h2_stream_of(struct session *s, int32_t id)
     return nghttp2_session_get_stream_user_data(s->ng, id);
 }
 
+/* --- memory --- */
+
+/* Counts memory of a call, see H2_CALLS_OWN: most connections charge nothing. Calls are cheap to
+ * open, and streams may be open for long without a message. False: there is no room. */
+static bool call_book(struct h2_stream *stream, size_t bytes)
+{
+    struct session *s = stream->session;
+    while (s->open_bytes + bytes > H2_CALLS_OWN + s->booked) {
+        if (!s->host->ops->book(s->host, H2_CALLS_STEP))
+            return false;
+        s->booked += H2_CALLS_STEP;
+    }
+    s->open_bytes += bytes;
+    stream->booked += bytes;
+    return true;
+}
+
+/* Half a step stays free, so that calls which come and go do not charge it time and again. */
+static void call_unbook(struct h2_stream *stream)
+{
+    struct session *s = stream->session;
+    s->open_bytes -= stream->booked;
+    stream->booked = 0;
+    while (s->booked &&
+           s->open_bytes + H2_CALLS_STEP + H2_CALLS_STEP / 2 <= H2_CALLS_OWN + s->booked) {
+        s->booked -= H2_CALLS_STEP;
+        s->host->ops->unbook(s->host, H2_CALLS_STEP);
+    }
+}
+
+/* The rest of H2_CALL_BYTES is nghttp2's. */
+static_assert(sizeof(struct h2_stream) + 384 <= H2_CALL_BYTES, "a call needs more");
+
 struct h2_stream *h2_stream_new(struct session *s, int32_t id)
 {
     struct h2_stream *stream = calloc(1, sizeof(*stream));
@@ -20,6 +54,7 @@ struct h2_stream *h2_stream_new(struct session *s, int32_t id)
     stream->session = s;
     stream->id = id;
     stream->watched = -1;
+    stream->crowded = !call_book(stream, H2_CALL_BYTES);
     DL_APPEND(s->streams, stream);
     s->n_streams++;
     return stream;
@@ -50,6 +85,7 @@ void h2_stream_free(struct h2_stream *stream)
     }
     DL_DELETE(s->streams, stream);
     s->n_streams--;
+    call_unbook(stream);
     if (stream->token.len)
         explicit_bzero((void *)(uintptr_t)stream->token.data, stream->token.len);
     free((void *)(uintptr_t)stream->token.data);
@@ -71,13 +107,14 @@ static bool is(struct message_text text, const char *word)
     return message_text_equal(text, message_text_of(word));
 }
 
-/* Keeps a copy; of several headers of one name the first counts. What is too long, or finds no
- * memory, was not said. */
-static void text_keep(struct message_text *to, struct message_text text)
+/* Keeps a copy; of several headers of one name the first counts. What is too long was not said. */
+static void text_keep(struct h2_stream *stream, struct message_text *to, struct message_text text,
+                      size_t most)
 {
-    if (to->data || !text.len || text.len > MESSAGE_MAX_TOKEN)
+    if (to->data || !text.len || text.len > most || stream->crowded)
         return;
-    char *copy = malloc(text.len);
+    char *copy = call_book(stream, text.len) ? malloc(text.len) : NULL;
+    stream->crowded = !copy;
     if (!copy)
         return;
     memcpy(copy, text.data, text.len);
@@ -135,13 +172,17 @@ static void take_authorization(struct h2_stream *stream, struct message_text val
 {
     static const char scheme[] = "bearer ";
     size_t n = sizeof(scheme) - 1;
-    if (begins(value, scheme))
-        text_keep(&stream->token, (struct message_text){value.data + n, value.len - n});
+    struct session_host *host = stream->session->host;
+    if (begins(value, scheme) && host->ops->needs(host, SESSION_TOKEN))
+        text_keep(stream, &stream->token, (struct message_text){value.data + n, value.len - n},
+                  MESSAGE_MAX_TOKEN);
 }
 
 static void take_traceparent(struct h2_stream *stream, struct message_text value)
 {
-    text_keep(&stream->traceparent, value);
+    struct session_host *host = stream->session->host;
+    if (host->ops->needs(host, SESSION_TRACEPARENT))
+        text_keep(stream, &stream->traceparent, value, H2_TRACEPARENT);
 }
 
 static const struct {
@@ -169,6 +210,8 @@ bool h2_stream_header(struct h2_stream *stream, struct message_text name, struct
 
 static enum status call_check(const struct h2_stream *stream, struct error *err)
 {
+    if (stream->crowded)
+        return error_cause(err, CAUSE_OVER_BUDGET, "no memory for more open calls now");
     if (!stream->method)
         return error_set(err, STATUS_UNIMPLEMENTED, "there is no such method");
     if (stream->encoding == H2_ENCODING_UNKNOWN)

@@ -40,6 +40,9 @@ struct session_host {
 
 struct session_ops;
 
+/* What a request may bring along that not every host has a use for. */
+enum session_need { SESSION_TOKEN, SESSION_TRACEPARENT };
+
 struct session_host_ops {
     /*
      * Takes a whole request, which session_ops.reply answers now or later, exactly once unless the
@@ -115,6 +118,11 @@ struct session_host_ops {
     /* To be called in long work: says whether to let others go on. Once it does, so does `paused`.
      */
     bool (*tired)(struct session_host *host);
+    /* Charges memory of open calls; false: there is no room, and they are to be refused. */
+    bool (*book)(struct session_host *host, size_t bytes);
+    void (*unbook)(struct session_host *host, size_t bytes);
+    /* Whether to keep this of a call, until a message of it is handed over. */
+    bool (*needs)(struct session_host *host, enum session_need what);
 };
 
 /* Copies what is left of an input to the host's slab for it. NULL: no memory. */

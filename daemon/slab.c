@@ -119,16 +119,23 @@ static bool held_add(struct slabs *slabs, size_t charge)
     return account_add(&slabs->budget->held, charge, limit);
 }
 
+/* The same of what `used` counts already; asks others to give back what they keep. */
+static bool used_held_add(struct slabs *slabs, size_t charge)
+{
+    struct budget *budget = slabs->budget;
+    if (held_add(slabs, charge))
+        return true;
+    if (budget_held(budget) + charge > budget_used(budget))
+        atomic_fetch_add_explicit(&budget->pressure, 1, memory_order_relaxed);
+    return false;
+}
+
 /* Takes a new slab from the system. NULL: no room, or no memory. */
 static struct slab *fresh(struct slabs *slabs, size_t charge)
 {
     struct budget *budget = slabs->budget;
-    if (!held_add(slabs, charge)) {
-        /* `used` counts this slab already. */
-        if (budget_held(budget) + charge > budget_used(budget))
-            atomic_fetch_add_explicit(&budget->pressure, 1, memory_order_relaxed);
+    if (!used_held_add(slabs, charge))
         return NULL;
-    }
     struct slab *slab = slabs->memory.alloc(slabs->memory.user, charge);
     if (!slab)
         account_sub(&budget->held, charge);
@@ -251,6 +258,27 @@ bool slabs_room(const struct slabs *slabs, size_t size)
     size_t charge = slab_charge(size);
     uint64_t most = share(slabs->budget, charge, SLAB_REQUEST), used = budget_used(slabs->budget);
     return used <= most && charge <= most - used;
+}
+
+bool slabs_book(struct slabs *slabs, size_t bytes)
+{
+    struct budget *budget = slabs->budget;
+    if (!account_add(&budget->calls, bytes, limit_of(budget) / SLAB_CALLS_SHARE))
+        return false;
+    bool used = account_add(&budget->used, bytes, share(budget, bytes, SLAB_REQUEST));
+    if (used && used_held_add(slabs, bytes))
+        return true;
+    if (used)
+        account_sub(&budget->used, bytes);
+    account_sub(&budget->calls, bytes);
+    return false;
+}
+
+void slabs_unbook(struct slabs *slabs, size_t bytes)
+{
+    account_sub(&slabs->budget->held, bytes);
+    account_sub(&slabs->budget->used, bytes);
+    account_sub(&slabs->budget->calls, bytes);
 }
 
 void slabs_set_aside(struct slabs *slabs, const struct slab *slab)

@@ -32,10 +32,11 @@
 /* Bytes of all connections together. Relaxed: sums; they guard no other data. */
 struct budget {
     _Atomic uint64_t limit;
-    _Atomic uint64_t used; /* by somebody */
-    _Atomic uint64_t held; /* used, or kept for later: taken from the system */
-    _Atomic uint64_t large; /* the sum of large messages (turns.h), */
+    _Atomic uint64_t used;       /* by somebody */
+    _Atomic uint64_t held;       /* used, or kept for later: taken from the system */
+    _Atomic uint64_t large;      /* the sum of large messages (turns.h), */
     _Atomic uint32_t large_gone; /* and how many have left it */
+    _Atomic uint64_t calls;      /* part of `used`: memory of open calls (slabs_book) */
     /* Rises when a loop finds no room although others keep slabs, which they then let go
      * (slabs_heed). */
     _Atomic uint32_t pressure;
@@ -55,6 +56,7 @@ enum {
     SLAB_LARGE = 64 * 1024, /* slabs beyond this size are large */
     SLAB_SMALL_SHARE = 8,   /* large slabs leave one part in so many of the budget alone, */
     SLAB_REPLY_SHARE = 16,  /* and small requests' slabs one part in so many */
+    SLAB_CALLS_SHARE = 8,   /* open calls take one part in so many of the budget at most */
     SLAB_KEPT_SHARE = 2,    /* used and kept slabs together fill one part in so many at most */
     SLAB_GROWN = 4 << 20,   /* what slabs are charged that grow in their place, at least */
 };
@@ -121,6 +123,12 @@ void slab_shift(struct slab *slab, size_t have, size_t at);
  * use. Claiming it when it is needed never fails; then it is in use like any other slab. */
 void slabs_set_aside(struct slabs *slabs, const struct slab *slab);
 void slabs_claim(struct slabs *slabs, const struct slab *slab);
+
+/* Charges memory that is no slab: what calls take that are open and in which nothing may come for
+ * long. All of them together have a share of the budget, so that they never keep requests out.
+ * False: that share or the budget has no room. */
+bool slabs_book(struct slabs *slabs, size_t bytes) MUST_USE;
+void slabs_unbook(struct slabs *slabs, size_t bytes);
 
 /* What the budget is charged for a slab of `size` usable bytes. */
 size_t slab_charge(size_t size);

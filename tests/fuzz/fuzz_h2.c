@@ -185,6 +185,9 @@ static const struct session_host_ops ops = {
     .forget = on_forget,
     .token = guest_token,
     .tired = on_tired,
+    .book = guest_book,
+    .unbook = guest_unbook,
+    .needs = guest_needs,
 };
 
 static void answer(struct host *h, uint64_t id)
@@ -224,9 +227,9 @@ static void run(struct host *h, const uint8_t *data, size_t size, uint8_t cut)
         at += guest_feed(&h->guest, data + at, guest_next(cut, &seed, size - at));
         turn_end(h);
         /* A message that came compressed may hold up to 4 MiB, GUEST_LIMIT here; replies are
-         * bounded. */
+         * bounded, and so is what a call takes with its texts. */
         guest_must(budget_used(&h->guest.budget) <=
-                   16 * 1024 * 100 + 5 * at + 2 * GUEST_STAGING + 2 * GUEST_LIMIT + h->kept);
+                   20 * 1024 * 100 + 5 * at + 2 * GUEST_STAGING + 2 * GUEST_LIMIT + h->kept);
         if (on_paused(&h->guest.base) || at == size)
             settle(h);
         struct session_state state;

@@ -118,6 +118,21 @@ struct request *guest_scratch(struct session_host *base)
     return &guest_of(base)->scratch;
 }
 
+bool guest_book(struct session_host *base, size_t bytes)
+{
+    return slabs_book(guest_of(base)->slabs, bytes);
+}
+
+void guest_unbook(struct session_host *base, size_t bytes)
+{
+    slabs_unbook(guest_of(base)->slabs, bytes);
+}
+
+bool guest_needs(struct session_host *base UNUSED, enum session_need what UNUSED)
+{
+    return true;
+}
+
 size_t guest_frame_limit(struct session_host *base UNUSED)
 {
     return GUEST_LIMIT;

@@ -11,6 +11,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 import unittest
 import zlib
@@ -443,6 +444,74 @@ class Slow(unittest.TestCase):
                 got = next((f for f in peer.frames if f[2] == slow and f[0] != h2.WINDOW), None)
                 self.assertEqual((got or peer.ends_stream(slow))[0], h2.HEADERS)
                 self.assertTrue(peer.alive())
+
+
+class OpenCalls(unittest.TestCase):
+    """Streams may wait for their messages, but what they take is counted and has a limit."""
+    LIMITS = {"inflight_bytes": 4 << 20, "connection_inflight_bytes": 2 << 20,
+              "frame_bytes": 1 << 20, "output_bytes": 1 << 20}
+
+    def held(self, client):
+        return wire.one(client.call(wire.STATUS).body, 8, 0)
+
+    def test_r1_open_calls_have_a_share_of_the_budget(self):
+        with harness.Server({"copy": harness.plan("copy")}, {"limits": self.LIMITS},
+                            arguments=["--grpc", "127.0.0.1:0"]) as server:
+            address = re.search(r"(?m)^ready (\S+) \(grpc\)$", server.log()).group(1)
+            few, *peers = [h2.Peer(address) for _ in range(16)]
+            for peer in [few, *peers]:
+                self.addCleanup(peer.close)
+            with server.client() as client:
+                for _ in range(15):
+                    few.call(h2.STREAM, end=False)
+                self.assertTrue(few.alive())
+                self.assertEqual(self.held(client), 0)  # so few are the connection's
+                for peer in peers:
+                    for _ in range(100):
+                        peer.call(h2.STREAM, end=False)
+                    self.assertTrue(peer.alive())
+                self.assertGreater(self.held(client), 300_000)
+                self.assertLessEqual(self.held(client), (4 << 20) // 8)
+                self.assertGreater(client.counters()["rejected_memory"], 0)
+                while sum(k == h2.HEADERS and f & h2.END_STREAM for k, f, _, _ in peer.frames) < 50:
+                    self.assertIsNotNone(peer.read())  # the last one's calls are refused
+                # who has few of them hears nothing of that
+                stream = few.call(body=infer_body())
+                few.until(lambda k, f, s, p: s == stream and k == h2.DATA and X4 in p)
+                with h2.Peer(address) as other:
+                    stream = other.call(body=infer_body())
+                    other.until(lambda k, f, s, p: s == stream and k == h2.DATA and X4 in p)
+                for peer in [few, *peers]:
+                    peer.close()
+                harness.until(lambda: self.held(client) == 0)
+
+    def test_r1_texts_of_calls_count_where_they_are_kept(self):
+        """Without identities and traces nobody needs them."""
+        done = subprocess.run([harness.INFERCTL, "token", "team"], capture_output=True, text=True,
+                              check=True, timeout=harness.PATIENCE)
+        token, line = done.stdout.splitlines()
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(line + "\n")
+            file.flush()
+            kept = {"tokens": file.name,
+                    "identities": [{"name": "team", "models": ["*"],
+                                     "rights": ["infer", "status"]}]}
+            held = [self.held_by_calls(config, token) for config in ({}, kept)]
+        self.assertGreater(held[1], held[0] + 80 * 1000)
+        self.assertLess(held[1], held[0] + 120 * 1000)  # the token alone
+
+    def held_by_calls(self, config, token):
+        texts = [("authorization", "Bearer " + "t" * 1000), ("traceparent", "p" * 100)]
+        with harness.Server({"copy": harness.plan("copy")}, config,
+                            arguments=["--grpc", "127.0.0.1:0"]) as server:
+            address = re.search(r"(?m)^ready (\S+) \(grpc\)$", server.log()).group(1)
+            with h2.Peer(address) as peer, server.client() as client:
+                known = peer.call(body=infer_body(), headers=[("authorization", "Bearer " + token)])
+                peer.until(lambda k, f, s, p: s == known and k == h2.DATA and X4 in p)
+                for _ in range(100):
+                    peer.call(h2.STREAM, end=False, headers=texts)
+                self.assertTrue(peer.alive())
+                return wire.one(client.call(wire.STATUS, token=token).body, 8, 0)
 
 
 @unittest.skipUnless(shutil.which("h2load"), "h2load (Debian: nghttp2-client) is not here")

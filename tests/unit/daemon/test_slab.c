@@ -101,6 +101,34 @@ static void the_budget_holds(void **state)
     assert_int_equal(budget_used(&budget), 0);
 }
 
+static void open_calls_have_a_share_of_the_budget(void **state)
+{
+    (void)state;
+    uint64_t most = (1 << 20) / SLAB_CALLS_SHARE;
+    assert_true(slabs_book(slabs, most - 1000));
+    assert_int_equal(budget_used(&budget), most - 1000);
+    assert_int_equal(budget_held(&budget), most - 1000);
+    assert_false(slabs_book(slabs, 1001));
+    struct slab *slab = slabs_take(slabs, 700000, SLAB_REQUEST); /* the rest is not theirs */
+    assert_non_null(slab);
+    assert_true(slabs_book(slabs, 1000));
+    slabs_unbook(slabs, most);
+    slabs_give(slabs, slab);
+
+    struct slab *all[2000]; /* what others use, calls do not get either */
+    uint32_t n = 0;
+    while (n < 2000 && (all[n] = slabs_take(slabs, 900, SLAB_REQUEST)))
+        n++;
+    uint64_t used = budget_used(&budget), held = budget_held(&budget);
+    assert_false(slabs_book(slabs, 1100));
+    assert_int_equal(budget_used(&budget), used);
+    assert_int_equal(budget_held(&budget), held);
+    while (n)
+        slabs_give(slabs, all[--n]);
+    assert_int_equal(budget_used(&budget), 0);
+    assert_int_equal(atomic_load(&budget.calls), 0);
+}
+
 static void slabs_are_used_again(void **state)
 {
     (void)state;
@@ -325,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(sizes_fit_and_waste_little, setup, teardown),
         cmocka_unit_test_setup_teardown(the_budget_holds, setup, teardown),
+        cmocka_unit_test_setup_teardown(open_calls_have_a_share_of_the_budget, setup, teardown),
         cmocka_unit_test_setup_teardown(slabs_are_used_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_trim_gives_back_what_lay_idle, setup, teardown),
         cmocka_unit_test_setup_teardown(no_memory_charges_nothing, setup, teardown),
