@@ -10,11 +10,7 @@ enum {
     /* "%f" of the largest FP64 has 309 digits, a point, six more and a sign; ":" and the index. */
     TEXT_MOST = 352,
     SHORT_TEXT_MOST = 80, /* of any other type */
-};
-
-struct candidate {
-    double value;
-    size_t index;
+    TEXT_WORK = 32,       /* writing a class takes as long as looking at so many elements */
 };
 
 /* --- elements --- */
@@ -62,10 +58,10 @@ static double element(const struct message_tensor *t, size_t i)
 }
 
 /* An element to compare; what is no number is less than all that are. */
-static struct candidate candidate(const struct message_tensor *t, size_t first, size_t i)
+static struct classify_candidate candidate(const struct message_tensor *t, size_t first, size_t i)
 {
     double value = element(t, first + i);
-    return (struct candidate){value == value ? value : -__builtin_inf(), i};
+    return (struct classify_candidate){value == value ? value : -__builtin_inf(), i};
 }
 
 static int element_print(const struct message_tensor *t, size_t i, char *out)
@@ -80,19 +76,19 @@ static int element_print(const struct message_tensor *t, size_t i, char *out)
 
 /* --- the best of them: a heap whose root is the worst --- */
 
-static bool worse(const struct candidate *a, const struct candidate *b)
+static bool worse(const struct classify_candidate *a, const struct classify_candidate *b)
 {
     return a->value < b->value || (a->value == b->value && a->index > b->index);
 }
 
-static void swap(struct candidate *a, struct candidate *b)
+static void swap(struct classify_candidate *a, struct classify_candidate *b)
 {
-    struct candidate c = *a;
+    struct classify_candidate c = *a;
     *a = *b;
     *b = c;
 }
 
-static void sink(struct candidate *heap, size_t n, size_t i)
+static void sink(struct classify_candidate *heap, size_t n, size_t i)
 {
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && worse(&heap[child + 1], &heap[child]))
@@ -103,24 +99,27 @@ static void sink(struct candidate *heap, size_t n, size_t i)
     }
 }
 
-/* The best `k` of the elements [first, first + n), best first. */
-static void best(const struct message_tensor *t, size_t first, size_t n, size_t k,
-                 struct candidate *heap)
+/* Looks at the element that is next. */
+static void look(struct classify *s)
 {
-    if (!k)
+    struct classify_candidate c = candidate(s->output, s->instance * s->elements, s->next),
+                              *best = s->best;
+    if (s->next < s->classes) {
+        best[s->next++] = c;
+        for (size_t i = s->next == s->classes ? s->classes : 0; i-- > 0;)
+            sink(best, s->classes, i);
         return;
-    for (size_t i = 0; i < k; i++)
-        heap[i] = candidate(t, first, i);
-    for (size_t i = k; i-- > 0;)
-        sink(heap, k, i);
-    for (size_t i = k; i < n; i++) {
-        struct candidate c = candidate(t, first, i);
-        if (worse(&heap[0], &c)) {
-            heap[0] = c;
-            sink(heap, k, 0);
-        }
     }
-    for (size_t left = k; left > 1; left--) {
+    s->next++;
+    if (worse(&best[0], &c)) {
+        best[0] = c;
+        sink(best, s->classes, 0);
+    }
+}
+
+static void best_first(struct classify_candidate *heap, size_t n)
+{
+    for (size_t left = n; left > 1; left--) {
         swap(&heap[0], &heap[left - 1]);
         sink(heap, left - 1, 0);
     }
@@ -156,21 +155,56 @@ static char *class_write(const struct message_tensor *t, size_t first, size_t in
     return text + n;
 }
 
-void classify(struct message_tensor *output, bool batched, uint32_t classes, char *to)
+void classify_begin(struct classify *s, struct message_tensor *output, bool batched,
+                    uint32_t classes, char *to)
 {
-    struct candidate heap[CLASSIFY_MOST];
-    size_t instances = instances_of(output, batched), n = elements_of(output, batched);
-    size_t k = MIN((size_t)MIN(classes, (uint32_t)CLASSIFY_MOST), n);
-    char *at = to;
-    for (size_t i = 0; i < instances; i++) {
-        best(output, i * n, n, k, heap);
-        for (size_t c = 0; c < k; c++)
-            at = class_write(output, i * n, heap[c].index, at);
+    s->output = output;
+    s->batched = batched;
+    s->instances = instances_of(output, batched);
+    s->elements = elements_of(output, batched);
+    s->classes = MIN((size_t)MIN(classes, (uint32_t)CLASSIFY_MOST), s->elements);
+    s->instance = s->classes ? 0 : s->instances; /* without elements there is nothing to look at */
+    s->next = s->written = 0;
+    s->begin = s->at = to;
+}
+
+/* Takes one step of the instance in hand; returns what it costs. */
+static size_t step(struct classify *s)
+{
+    if (s->next < s->elements) {
+        look(s);
+        if (s->next == s->elements)
+            best_first(s->best, s->classes);
+        return 1;
     }
-    output->data = to;
-    output->size = (size_t)(at - to);
+    s->at = class_write(s->output, s->instance * s->elements, s->best[s->written].index, s->at);
+    if (++s->written == s->classes) {
+        s->instance++;
+        s->next = s->written = 0;
+    }
+    return TEXT_WORK;
+}
+
+static void output_replace(const struct classify *s)
+{
+    struct message_tensor *output = s->output;
+    int64_t instances = (int64_t)s->instances, classes = (int64_t)s->classes;
+    output->data = s->begin;
+    output->size = (size_t)(s->at - s->begin);
     output->dtype = DTYPE_NONE;
     output->datatype = message_text_of("BYTES");
-    output->shape = batched ? (struct shape){.rank = 2, .dim = {(int64_t)instances, (int64_t)k}}
-                            : (struct shape){.rank = 1, .dim = {(int64_t)k}};
+    output->shape = s->batched ? (struct shape){.rank = 2, .dim = {instances, classes}}
+                               : (struct shape){.rank = 1, .dim = {classes}};
+}
+
+bool classify_step(struct classify *s, size_t *work)
+{
+    while (s->instance < s->instances) {
+        if (!*work)
+            return false;
+        size_t cost = step(s);
+        *work -= MIN(cost, *work);
+    }
+    output_replace(s);
+    return true;
 }

@@ -32,6 +32,7 @@ enum {
 
 struct dispatch;
 struct batch;
+struct exchange_classes;
 struct region;
 struct trace;
 
@@ -77,10 +78,11 @@ struct inflight {
     uint64_t asker; /* who pays for the engine */
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
-    uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for, */
-    uint16_t classes[MESSAGE_MAX_TENSORS];         /* as so many classes; 0: as they are */
-    struct slab *texts;                            /* these classes, once it is answered */
-    struct inflight_region *regions;               /* one for each output; NULL: none has any */
+    uint8_t output[MESSAGE_MAX_TENSORS];   /* the model's outputs that were asked for, */
+    uint16_t classes[MESSAGE_MAX_TENSORS]; /* as so many classes; 0: as they are */
+    struct slab *texts;                    /* these classes */
+    struct exchange_classes *found;  /* as far as they have been found, in `texts`; NULL: not yet */
+    struct inflight_region *regions; /* one for each output; NULL: none has any */
     struct engine_span spans[MESSAGE_MAX_TENSORS]; /* one for each input */
     const void *shelved[MESSAGE_MAX_TENSORS];      /* where these lie on shelves, of a step */
 

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/names.h"
 #include "daemon/answer.h"
-#include "daemon/classify.h"
 #include "daemon/describe.h"
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
@@ -18,7 +17,10 @@
 #include "daemon/regions.h"
 #include "daemon/trace.h"
 
-enum { SAY_AGAIN_S = 60 }; /* between two lines in the log about the same matter */
+enum {
+    SAY_AGAIN_S = 60,   /* between two lines in the log about the same matter */
+    COSTLY = 64 * 1024, /* bytes of outputs that take time to answer with */
+};
 
 /* --- replies --- */
 
@@ -283,28 +285,6 @@ static enum status regions_fill(struct response *response, const struct inflight
     return STATUS_OK;
 }
 
-/* Puts classes in the place of outputs that were asked for so. False: there is no memory. */
-static bool classes_fill(struct loop *loop, struct response *response, struct inflight *inflight)
-{
-    bool batched = inflight->model->info->batched;
-    size_t room = 0;
-    for (uint32_t k = 0; k < inflight->n_outputs; k++)
-        if (inflight->classes[k])
-            room += classify_room(&response->outputs[k], batched, inflight->classes[k]);
-    if (!room)
-        return true;
-    inflight->texts = slabs_take(loop->slabs, room, SLAB_REPLY);
-    char *to = inflight->texts ? (char *)inflight->texts->data : NULL;
-    for (uint32_t k = 0; to && k < inflight->n_outputs; k++) {
-        struct message_tensor *output = &response->outputs[k];
-        if (!inflight->classes[k])
-            continue;
-        classify(output, batched, inflight->classes[k], to);
-        to += output->size;
-    }
-    return to != NULL;
-}
-
 static struct response_timing timing_of(const struct inflight *inflight)
 {
     struct response_timing timing;
@@ -317,16 +297,37 @@ static struct response_timing timing_of(const struct inflight *inflight)
                                     times->output_ns, inflight->batch->instances};
 }
 
+/* Fills in what the worker left, or what was made of it meanwhile. False: classes were asked for,
+ * and there was no memory to find them. */
+static bool result_fill(struct response *response, const struct inflight *inflight)
+{
+    if (inflight->found) {
+        exchange_classes_fill(response, inflight);
+        return true;
+    }
+    response->timing = timing_of(inflight);
+    outputs_fill(response, inflight);
+    return !exchange_classes_room(response, inflight);
+}
+
+static size_t outputs_bytes(const struct response *response)
+{
+    size_t sum = 0;
+    for (uint32_t k = 0; k < response->n_outputs; k++)
+        sum += response->outputs[k].size;
+    return sum;
+}
+
 static void result_reply(struct connection *c, struct inflight *inflight)
 {
     struct response *response = exchange_begin(c, inflight->id, REQUEST_INFER);
-    response->timing = timing_of(inflight);
+    struct error err;
     response->model = message_text_of(inflight->model->name);
     response->version = message_text_of(inflight->model->version);
     response->infer_id = (struct message_text){inflight->infer_id, inflight->infer_id_len};
-    outputs_fill(response, inflight);
-    struct error err;
-    if (!classes_fill(c->loop, response, inflight)) {
+    bool filled = result_fill(response, inflight);
+    c->loop->result_costly |= outputs_bytes(response) >= COSTLY;
+    if (!filled) {
         error_plain(&err, CAUSE_OVER_BUDGET);
         exchange_error(c, inflight->id, &err);
     } else if (regions_fill(response, inflight, &err)) {
@@ -367,7 +368,7 @@ static void failure_count(struct loop *loop, const struct inflight *inflight)
         model_unrun(inflight->model, inflight->cause);
 }
 
-void exchange_result(struct loop *loop, struct inflight *inflight)
+static void answer(struct loop *loop, struct inflight *inflight)
 {
     if (inflight->trace)
         trace_answered(inflight->trace, inflight);
@@ -389,6 +390,39 @@ void exchange_result(struct loop *loop, struct inflight *inflight)
         failure_reply(c, inflight);
     }
     connection_inflight_out(c, inflight);
+}
+
+/* Whether the answer is to wait for classes. */
+static bool classes_begin(struct loop *loop, struct inflight *inflight)
+{
+    struct connection *c = loop_connection(loop, inflight->connection);
+    bool asked = false;
+    for (uint32_t k = 0; k < inflight->n_outputs; k++)
+        asked |= inflight->classes[k] != 0;
+    if (!asked || inflight->cause || !c || c->phase >= CONNECTION_DYING)
+        return false;
+    if (inflight->trace) /* its batch may go back before the answer */
+        trace_answered(inflight->trace, inflight);
+    connection_payload_spent(c, inflight); /* now: the classes may need the room */
+    struct response *response = exchange_begin(c, inflight->id, REQUEST_INFER);
+    response->timing = timing_of(inflight);
+    outputs_fill(response, inflight);
+    return exchange_classes_begin(c, response, inflight);
+}
+
+void exchange_result_end(struct loop *loop, struct inflight *inflight)
+{
+    answer(loop, inflight);
+    if (inflight->run)
+        pipeline_run_release(loop, inflight);
+    else
+        loop_hold(loop, inflight);
+}
+
+void exchange_result(struct loop *loop, struct inflight *inflight)
+{
+    if (!classes_begin(loop, inflight))
+        exchange_result_end(loop, inflight);
 }
 
 /* --- taking back --- */

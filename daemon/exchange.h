@@ -6,6 +6,7 @@
  *   exchange.c        replies, results, failures, cancels; which function answers which request
  *   exchange_infer.c  an inference is checked against its model and submitted
  *   exchange_shape.c  an inference of sizes that no profile has waits for an engine
+ *   exchange_classes.c classes in the place of large outputs are found, in slices
  *   exchange_unpack.c typed contents of large requests, in slices
  *   describe.c        everything else is answered on the spot
  *
@@ -21,8 +22,9 @@ void exchange_request(struct connection *c, const struct request *request, struc
 /* The session gave up: counts that, and tells the operator what he should know. */
 void exchange_session_end(struct connection *c, enum session_end why);
 
-/* Answers a request that came back, if its connection is still there. Releases its payload, but not
- * its batch, because the reply still points there. */
+/* Answers a request that came back, if its connection is still there: now, or after some turns if
+ * classes have to be found. Then its payload is released, and the loop holds it until the flush,
+ * because the reply still points to its batch. */
 void exchange_result(struct loop *loop, struct inflight *inflight);
 
 /* Takes back the request of that id without an answer, if it does not run yet. */
@@ -56,6 +58,13 @@ void exchange_infer(struct connection *c, const struct request *request, const s
 
 /* Once a turn: has parked requests go on, fail or expire. */
 void exchange_shapes_turn(struct loop *loop);
+
+/* --- exchange_classes.c --- */
+
+/* Once a turn, if loop->classes has any: a slice for requests whose classes are being found. */
+void exchange_classes_turn(struct loop *loop);
+/* The request ends: nothing more is found for it. */
+void exchange_classes_drop(struct loop *loop, struct inflight *inflight);
 
 /* --- exchange_unpack.c --- */
 

@@ -14,6 +14,9 @@ void exchange_submit(struct connection *c, struct inflight *inflight);
 /* Drops a request that will not be submitted, and gives back what it has. */
 void exchange_drop(struct connection *c, struct inflight *inflight);
 
+/* Answers a request that has all it needs for that, and has the loop hold it. */
+void exchange_result_end(struct loop *loop, struct inflight *inflight);
+
 /* Checks that the regions which outputs go to hold them. */
 enum status exchange_regions_fit(const struct inflight *inflight, struct error *err);
 
@@ -28,6 +31,18 @@ void exchange_shape_asker(const struct connection *c, const struct identity *who
 enum status exchange_shape_ask(struct loop *loop, struct inflight *inflight, struct error *err);
 void exchange_shape_give(struct inflight *inflight);
 void exchange_shape_park(struct loop *loop, struct inflight *inflight);
+
+/* --- exchange_classes.c --- */
+
+/* Bytes that the classes take which were asked for in the place of the response's outputs. */
+size_t exchange_classes_room(const struct response *response, const struct inflight *inflight);
+/* Finds them, as far as that takes no time. True: the rest is left to the loop's turns, which call
+ * exchange_result_end. False: it can be answered now, with what it has found. If that is NULL,
+ * either no classes were asked for or there is no memory for them. */
+bool exchange_classes_begin(struct connection *c, const struct response *response,
+                            struct inflight *inflight);
+/* Fills in the outputs that it has found, and the request's times. */
+void exchange_classes_fill(struct response *response, const struct inflight *inflight);
 
 /* --- exchange_unpack.c --- */
 

@@ -103,6 +103,7 @@ struct inflight *loop_inflight_take(struct loop *loop)
     inflight->shelve = inflight->unread = 0;
     inflight->trace = NULL;
     inflight->slab = inflight->texts = inflight->run = inflight->rooms = NULL;
+    inflight->found = NULL;
     inflight->whole = NULL;
     inflight->item.admitted = inflight->kept = false;
     inflight->use = NULL;
@@ -120,6 +121,7 @@ static void regions_give(struct inflight *inflight)
 
 void loop_inflight_give(struct loop *loop, struct inflight *inflight)
 {
+    exchange_classes_drop(loop, inflight);
     regions_give(inflight);
     if (inflight->trace)
         trace_end(loop->shared->traces, STEAL(inflight->trace));
@@ -235,7 +237,8 @@ static void on_turn_end(uv_check_t *check)
 {
     struct loop *loop = check->data;
     loop_turn(loop);
-    bool again = loop->results || loop->fresh || loop->busy || clock_now_ns() < loop->look_ns;
+    bool again = loop->results || loop->classes || loop->fresh || loop->busy ||
+                 clock_now_ns() < loop->look_ns;
     if (again && !loop->stopping)
         uv_idle_start(&loop->again, on_again);
     else
@@ -431,6 +434,8 @@ void loop_free(struct loop *loop)
     /* Takes what came after the loop had stopped. */
     loop_results_take(loop);
     loop_results_answer(loop, UINT64_MAX);
+    while (loop->classes)
+        exchange_classes_turn(loop);
     loop_messages_take(loop);
     exchange_shapes_turn(loop);
     loop_held_release(loop);

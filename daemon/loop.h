@@ -7,7 +7,8 @@
  * turn works the queues off, for about LOOP_TURN_NS, and what is left waits for the next turn,
  * after another poll. In a turn
  *
- *   - results come first, for they free workers' buffers;
+ *   - results come first, for they free workers' buffers; classes in the place of large outputs
+ *     are found in a slice of their own;
  *   - connections that wait for memory are woken, in their order, while there is enough for them;
  *   - connections get slices of about LOOP_SLICE_NS: first those that were idle before they became
  *     readable, then, one after the other, those that used up their last slice (Shreedhar and
@@ -79,6 +80,7 @@ enum {
 
 struct loop_message; /* loop_messages.c */
 struct answer_order; /* answer.h */
+struct exchange_classes;
 
 struct loop {
     struct shared *shared;
@@ -129,6 +131,8 @@ struct loop {
     uint64_t seed; /* of the hash of ids, so that nobody can choose ids that share a bucket */
 
     struct inflight *results, **results_tail; /* came back, not yet answered */
+    struct exchange_classes *classes;         /* wait for classes (exchange_classes.c); utlist DL */
+    bool result_costly; /* answering one took time: a look at the clock is due */
     struct inflight *submit_first, **submit_tail;
     uint32_t n_gathered;     /* since the last submission */
     struct inflight *parked; /* wait for an engine for their sizes (exchange_shape.c) */

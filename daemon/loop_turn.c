@@ -13,7 +13,7 @@
 
 enum {
     LOOKS = 4,         /* so many calls of loop_slice_over share a look at the clock */
-    RESULTS_LOOK = 16, /* so many results are answered between two looks */
+    RESULTS_LOOK = 16, /* so many small results are answered between two looks */
 };
 
 /* --- queues --- */
@@ -207,7 +207,6 @@ void loop_result(struct loop *loop, struct inflight *inflight)
         return;
     }
     exchange_result(loop, inflight);
-    loop_hold(loop, inflight);
 }
 
 void loop_unsubmitted(struct loop *loop, struct inflight *inflight)
@@ -225,8 +224,9 @@ void loop_results_answer(struct loop *loop, uint64_t end_ns)
         loop->results = inflight->next;
         if (!loop->results)
             loop->results_tail = &loop->results;
+        loop->result_costly = false;
         loop_result(loop, inflight);
-        if (n % RESULTS_LOOK == 0 && clock_now_ns() >= end_ns)
+        if ((loop->result_costly || n % RESULTS_LOOK == 0) && clock_now_ns() >= end_ns)
             return;
     }
 }
@@ -340,6 +340,8 @@ void loop_turn(struct loop *loop)
     heed(loop);
     loop_results_take(loop);
     loop_results_answer(loop, now_ns + LOOP_TURN_NS / 2);
+    if (loop->classes)
+        exchange_classes_turn(loop);
     if (loop->waiting)
         wake_waiting(loop);
     if (loop->parked)

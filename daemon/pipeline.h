@@ -139,6 +139,9 @@ void pipeline_run_step_end(struct loop *loop, struct inflight *step);
 /* Ends it early: nothing more begins, and what waits is taken back. True: no step is on its way,
  * and the request is the caller's again; false: it ends later, and comes back to nobody. */
 bool pipeline_run_stop(struct loop *loop, struct inflight *request);
+/* Has the loop hold the request, which was answered, and the steps whose outputs the reply points
+ * to. */
+void pipeline_run_release(struct loop *loop, struct inflight *request);
 /* Whether any of its steps was run; and whether the request failed in the run of one. */
 bool pipeline_run_ran(const struct inflight *request);
 bool pipeline_run_failed(const struct inflight *request);

@@ -518,7 +518,19 @@ static enum status outputs_fit(const struct loop *loop, const struct pipeline_ru
                        sum, most);
 }
 
-/* The outputs of kept steps are read until the reply is written. */
+static void kept_release(struct loop *loop, struct pipeline_run *run)
+{
+    for (uint32_t s = 0; s < run->pipeline->n_steps; s++)
+        if (run->steps[s].kept)
+            loop_hold(loop, STEAL(run->steps[s].kept));
+}
+
+void pipeline_run_release(struct loop *loop, struct inflight *request)
+{
+    kept_release(loop, run_of(request));
+    loop_hold(loop, request);
+}
+
 static void run_end(struct loop *loop, struct pipeline_run *run)
 {
     struct inflight *request = run->request;
@@ -527,12 +539,10 @@ static void run_end(struct loop *loop, struct pipeline_run *run)
         run->failed = true;
         exchange_tell(request, &err);
     }
-    if (!run->stopped)
-        exchange_result(loop, request);
-    for (uint32_t s = 0; s < run->pipeline->n_steps; s++)
-        if (run->steps[s].kept)
-            loop_hold(loop, STEAL(run->steps[s].kept));
-    loop_hold(loop, request);
+    if (run->stopped)
+        pipeline_run_release(loop, request);
+    else
+        exchange_result(loop, request); /* which releases it */
 }
 
 static void run_end_if_over(struct loop *loop, struct pipeline_run *run)
@@ -583,9 +593,7 @@ bool pipeline_run_stop(struct loop *loop, struct inflight *request)
     run->stopped = true;
     if (run->away)
         return false;
-    for (uint32_t s = 0; s < run->pipeline->n_steps; s++)
-        if (run->steps[s].kept)
-            loop_hold(loop, STEAL(run->steps[s].kept));
+    kept_release(loop, run);
     return true;
 }
 

@@ -13,7 +13,10 @@ static const char *texts(struct message_tensor *t, bool batched, uint32_t classe
     static char out[4096];
     size_t most = classify_room(t, batched, classes), n = 0;
     assert_in_range(most, 1, sizeof(room));
-    classify(t, batched, classes, room);
+    struct classify state;
+    size_t work = SIZE_MAX;
+    classify_begin(&state, t, batched, classes, room);
+    assert_true(classify_step(&state, &work));
     assert_in_range(t->size, 1, most);
     assert_int_equal(t->dtype, DTYPE_NONE);
     assert_true(message_text_equal(t->datatype, message_text_of("BYTES")));
@@ -109,6 +112,31 @@ static void the_heap_finds_what_sorting_finds(void **state)
     }
 }
 
+/* Each step does what it was given, whatever the values are, and the data may move in between. */
+static void steps_find_what_one_piece_finds(void **state)
+{
+    (void)state;
+    static int32_t values[2][2 * 5000];
+    static char whole[1 << 16];
+    struct classify steps;
+    size_t n = 1, work = SIZE_MAX;
+    for (int32_t i = 0; i < 2 * 5000; i++)
+        values[0][i] = values[1][i] = i; /* rising: each one takes a place */
+    struct message_tensor t = tensor(DTYPE_I32, values[0], 2, 5000);
+    assert_in_range(classify_room(&t, true, 300), 1, sizeof(whole));
+    classify_begin(&steps, &t, true, 300, whole);
+    assert_true(classify_step(&steps, &work));
+    struct message_tensor u = tensor(DTYPE_I32, values[0], 2, 5000);
+    classify_begin(&steps, &u, true, 300, room);
+    for (work = 100; !classify_step(&steps, &work); work = 100, n++) {
+        assert_int_equal(work, 0);
+        u.data = values[n % 2];
+    }
+    assert_in_range(n, 2 * 5000 / 100, SIZE_MAX);
+    assert_int_equal(u.size, t.size);
+    assert_memory_equal(u.data, t.data, t.size);
+}
+
 static void nothing_takes_no_room(void **state)
 {
     (void)state;
@@ -125,6 +153,7 @@ int main(void)
         cmocka_unit_test(a_model_without_batches_has_one_row),
         cmocka_unit_test(every_type_is_read),
         cmocka_unit_test(the_heap_finds_what_sorting_finds),
+        cmocka_unit_test(steps_find_what_one_piece_finds),
         cmocka_unit_test(nothing_takes_no_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

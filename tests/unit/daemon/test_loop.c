@@ -20,6 +20,7 @@ static struct config *config;
 static struct model *retired;
 static uint32_t queue_limit;
 static bool with_line;
+static uint32_t outputs = 1; /* numbers that the toy gives for one */
 
 static void deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
 {
@@ -94,8 +95,9 @@ static int setup_device(bool apart)
     atomic_store(&shared.ready, true);
     atomic_store(&shared.budget.limit, 1 << 24);
     if (dispatch_new(&dispatch, &shared.dispatch, &err) != STATUS_OK ||
-        dispatch_model_load(shared.dispatch, config, &toy_config, "1", toy_engine_new(128), &model,
-                            &err) != STATUS_OK)
+        dispatch_model_load(shared.dispatch, config, &toy_config, "1",
+                            outputs > 1 ? toy_engine_shaped(1, outputs) : toy_engine_new(128),
+                            &model, &err) != STATUS_OK)
         return -1;
     struct table *table = table_new(config, 2);
     if (!table || identities_new(config, NULL, &table->identities, &err) != STATUS_OK ||
@@ -140,6 +142,16 @@ static int setup_line(void **state)
     return failed;
 }
 
+/* Its outputs are so large that classes of them take many slices of the loop's time. */
+static int setup_wide(void **state)
+{
+    (void)state;
+    outputs = 1 << 18;
+    int failed = setup_device(false);
+    outputs = 1;
+    return failed;
+}
+
 static int teardown(void **state)
 {
     (void)state;
@@ -159,18 +171,23 @@ static int teardown(void **state)
            atomic_load(&shared.connections);
 }
 
-static int peer_open(void)
+static int peer_open_for(const struct session_ops *protocol)
 {
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     atomic_fetch_add(&shared.connections, 1);
     atomic_fetch_add(&shared.loops[0]->load, 1);
-    const struct arrival arrival = {.fd = ends[1], .protocol = &session_framed};
+    const struct arrival arrival = {.fd = ends[1], .protocol = protocol};
     const struct timeval patience = {.tv_sec = 20}; /* a reply that does not come fails the test */
     assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
     loop_adopt(shared.loops[0], &arrival);
     return ends[0];
+}
+
+static int peer_open(void)
+{
+    return peer_open_for(&session_framed);
 }
 
 static void ask(int fd, uint64_t id, uint64_t value, const char *model, uint64_t timeout_us)
@@ -427,6 +444,83 @@ static void what_ends_early_gives_its_shelf_back(void **state)
     close(peer);
 }
 
+enum { ASKED = 12, CLASSES = 5 };
+
+/* Asks over HTTP, whose parameters name classes. */
+static int classes_ask(unsigned value)
+{
+    int peer = peer_open_for(&session_http);
+    char json[256], all[512];
+    int n = snprintf(json, sizeof(json),
+                     "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"UINT64\",\"shape\":[1,1],"
+                     "\"data\":[%u]}],\"outputs\":[{\"name\":\"y\",\"parameters\":"
+                     "{\"classification\":%d}}]}",
+                     value, CLASSES);
+    n = snprintf(all, sizeof(all),
+                 "POST /v2/models/toy/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                 "Content-Length: %d\r\n\r\n%s",
+                 n, json);
+    assert_int_equal(send(peer, all, (size_t)n, MSG_NOSIGNAL), n);
+    return peer;
+}
+
+/* All that comes, to the connection's end. */
+static const char *classes_receive(int peer)
+{
+    static char text[2048];
+    ssize_t n;
+    size_t have = 0;
+    while ((n = recv(peer, text + have, sizeof(text) - 1 - have, 0)) > 0)
+        have += (size_t)n;
+    assert_int_equal(n, 0);
+    text[have] = '\0';
+    return text;
+}
+
+/* They are more than a worker may keep buffers for, so some outputs are copied. */
+static void classes_of_large_outputs_are_right(void **state)
+{
+    (void)state;
+    int peers[ASKED];
+    for (unsigned p = 0; p < ASKED; p++)
+        peers[p] = classes_ask(10 * p);
+    for (unsigned p = 0; p < ASKED; p++) {
+        const char *text = classes_receive(peers[p]);
+        char expected[128];
+        unsigned v = 10 * p + 1; /* all values are equal: the first ones win */
+        snprintf(expected, sizeof(expected),
+                 "\"data\":[\"%u:0\",\"%u:1\",\"%u:2\",\"%u:3\",\"%u:4\"]", v, v, v, v, v);
+        assert_non_null(strstr(text, "200 OK"));
+        assert_non_null(strstr(text, expected));
+        close(peers[p]);
+    }
+}
+
+/* Whoever goes while classes are found leaves nothing behind, which the teardown checks. */
+static void classes_end_with_their_connection(void **state)
+{
+    (void)state;
+    int peers[ASKED];
+    for (unsigned p = 0; p < ASKED; p++)
+        peers[p] = classes_ask(p);
+    for (int i = 0; i < 20000 && !atomic_load(&toy.batches); i++)
+        usleep(1000);
+    for (int p = 0; p < ASKED; p += 3)
+        close(peers[p]);
+    loop_order(shared.loops[0], LOOP_FAIL_ALL);
+    for (int p = 1; p < ASKED; p += 3) { /* each has one answer: a result, or that there is none */
+        const char *text = classes_receive(peers[p]);
+        assert_int_equal(strncmp(text, "HTTP/1.1 ", 9), 0);
+        assert_null(strstr(text + 9, "HTTP/1.1 "));
+        close(peers[p]);
+    }
+    for (int p = 2; p < ASKED; p += 3)
+        close(peers[p]);
+    int last = classes_ask(1); /* the worker is done with all of the above before */
+    assert_non_null(strstr(classes_receive(last), "200 OK"));
+    close(last);
+}
+
 int main(void)
 {
     struct rlimit limit;
@@ -445,6 +539,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(tensors_stay_on_the_device_between_steps, setup_line,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_ends_early_gives_its_shelf_back, setup_line, teardown),
+        cmocka_unit_test_setup_teardown(classes_of_large_outputs_are_right, setup_wide, teardown),
+        cmocka_unit_test_setup_teardown(classes_end_with_their_connection, setup_wide, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
