@@ -499,6 +499,7 @@ static void host_reply_give(struct session_host *host, struct slab *slab)
     c->kept_bytes -= slab->charge;
     c->loop->kept_bytes -= slab->charge;
     c->loop->n_backlogs -= !c->kept_bytes;
+    c->served_ms = uv_now(&c->loop->uv);
     slabs_give(c->loop->slabs, slab);
     connection_dirty(c); /* it may be finished */
 }

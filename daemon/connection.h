@@ -100,7 +100,7 @@ struct connection {
 
     /* Milliseconds of the loop's clock. */
     uint64_t active_ms;  /* last byte in, last reply out */
-    uint64_t served_ms;  /* the last request that was answered; else when it was opened */
+    uint64_t served_ms;  /* when an answer went out last; else when it was opened */
     uint64_t tick_ms;    /* the last tick */
     uint64_t message_ns; /* clock_now_ns when the present message began; only with traces */
     struct session_state state;
@@ -208,6 +208,10 @@ void connection_mark_drop(struct connection *c);
 
 /* --- connection_time.c --- */
 
+/* Says whether the server does something for the peer, or has yet to: a request that came whole is
+ * decoded, runs, or waits for its turn, or an answer is being written. None of this lasts without
+ * an end, whatever the peer does: work ends, and who does not read has the limits of tick_write. */
+bool connection_is_served(const struct connection *c);
 void connection_tick(struct connection *c, uint64_t now_ms);
 /* Bytes that its peer has not taken for so long, at the last tick. */
 size_t connection_stale(const struct connection *c, uint64_t now_ms, uint64_t long_ms);

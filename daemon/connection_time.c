@@ -107,6 +107,12 @@ static void tick_stranger(struct connection *c, uint64_t now_ms)
         timed_out(c, COUNTER_TIMEOUT_TOKEN);
 }
 
+bool connection_is_served(const struct connection *c)
+{
+    return c->n_inflight || c->n_orders || c->unpack || c->backlog || c->kept_bytes ||
+           c->queue != QUEUE_NONE || c->ops->waiting(c->session);
+}
+
 void connection_tick(struct connection *c, uint64_t now_ms)
 {
     const struct config_limits *limits = &c->loop->table->limits;

@@ -98,6 +98,8 @@ void connection_writable(struct connection *c)
         size_t sent = offer(c, &iov, 1);
         b->sent += sent;
         backlog_count(c, 0, sent);
+        if (sent)
+            c->served_ms = uv_now(&c->loop->uv);
         if (sent < iov.iov_len)
             break;
         backlog_pop(c);

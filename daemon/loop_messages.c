@@ -125,14 +125,14 @@ static struct connection *next_of(const struct loop *loop, uint32_t *slot)
     return NULL;
 }
 
-/* Closes the connection whose last reply is the oldest. It spares a connection that has something
- * in flight or has only just come. */
+/* Closes the connection whose last reply is the oldest. It spares a connection that is being served
+ * or has only just come. */
 static void evict(struct loop *loop)
 {
     uint64_t now_ms = uv_now(&loop->uv);
     struct connection *idlest = NULL, *c;
     for (uint32_t slot = 0; (c = next_of(loop, &slot));)
-        if (!c->n_inflight && !c->backlog && now_ms - c->served_ms >= EVICT_FROM_MS &&
+        if (!connection_is_served(c) && now_ms - c->served_ms >= EVICT_FROM_MS &&
             (!idlest || c->served_ms < idlest->served_ms))
             idlest = c;
     if (!idlest)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,12 +16,15 @@
 #include "tests/test.h"
 #include "tests/unit/daemon/toy_engine.h"
 
+enum { LONG = 1 << 18 };
+
 static struct shared shared;
 static struct config *config;
 static struct model *retired;
 static uint32_t queue_limit;
 static bool with_line;
-static uint32_t outputs = 1; /* numbers that the toy gives for one */
+static uint32_t inputs = 1, outputs = 1; /* numbers that the toy takes and gives */
+static int served_fd;                    /* the loop's end of the last connection */
 
 static void deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
 {
@@ -96,7 +100,7 @@ static int setup_device(bool apart)
     atomic_store(&shared.budget.limit, 1 << 24);
     if (dispatch_new(&dispatch, &shared.dispatch, &err) != STATUS_OK ||
         dispatch_model_load(shared.dispatch, config, &toy_config, "1",
-                            outputs > 1 ? toy_engine_shaped(1, outputs) : toy_engine_new(128),
+                            outputs > 1 ? toy_engine_shaped(inputs, outputs) : toy_engine_new(128),
                             &model, &err) != STATUS_OK)
         return -1;
     struct table *table = table_new(config, 2);
@@ -146,9 +150,18 @@ static int setup_line(void **state)
 static int setup_wide(void **state)
 {
     (void)state;
-    outputs = 1 << 18;
+    outputs = LONG;
     int failed = setup_device(false);
     outputs = 1;
+    return failed;
+}
+
+/* Its inputs, too. */
+static int setup_long(void **state)
+{
+    inputs = LONG;
+    int failed = setup_wide(state);
+    inputs = 1;
     return failed;
 }
 
@@ -181,6 +194,7 @@ static int peer_open_for(const struct session_ops *protocol)
     const struct timeval patience = {.tv_sec = 20}; /* a reply that does not come fails the test */
     assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    served_fd = ends[1];
     loop_adopt(shared.loops[0], &arrival);
     return ends[0];
 }
@@ -521,6 +535,50 @@ static void classes_end_with_their_connection(void **state)
     close(last);
 }
 
+/* Sends a request of many numbers as JSON; returns once the loop has read all of it. */
+static void long_send(int peer)
+{
+    static char text[2 * LONG + 512];
+    static const char before[] = "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"UINT64\","
+                                 "\"shape\":[1,262144],\"data\":[7";
+    static const char behind[] = "]}]}";
+    size_t size = sizeof(before) + sizeof(behind) - 2 + 2 * (LONG - 1);
+    size_t n = (size_t)snprintf(text, sizeof(text),
+                                "POST /v2/models/toy/infer HTTP/1.1\r\nHost: x\r\n"
+                                "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
+                                size, before);
+    for (int i = 1; i < LONG; i++, n += 2)
+        memcpy(text + n, ",7", 2);
+    memcpy(text + n, behind, sizeof(behind) - 1);
+    n += sizeof(behind) - 1;
+    assert_int_equal(send(peer, text, n, MSG_NOSIGNAL), n);
+    for (int unread = 1; unread; usleep(100))
+        assert_int_equal(ioctl(served_fd, FIONREAD, &unread), 0);
+}
+
+/* While a request is decoded, runs, and its answer is written, its connection is not idle. */
+static void r23_a_connection_that_is_served_makes_no_room(void **state)
+{
+    (void)state;
+    static char answer[1 << 20];
+    int peer = peer_open_for(&session_http);
+    ssize_t n = -1;
+    size_t have = 0;
+    usleep(1100 * 1000); /* now it is one that has been of no use for long */
+    long_send(peer);
+    for (int i = 0; n && i < 20000; i++) {
+        loop_order(shared.loops[0], LOOP_EVICT);
+        usleep(500);
+        while ((n = recv(peer, answer + have, sizeof(answer) - have, MSG_DONTWAIT)) > 0)
+            have += (size_t)n;
+    }
+    assert_int_equal(n, 0);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 200 OK", 15), 0);
+    assert_memory_equal(answer + have - 5, "8]}]}", 5);
+    assert_int_equal(counter_get(&shared.loops[0]->counters, COUNTER_EVICTED), 0);
+    close(peer);
+}
+
 int main(void)
 {
     struct rlimit limit;
@@ -540,6 +598,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(what_ends_early_gives_its_shelf_back, setup_line, teardown),
         cmocka_unit_test_setup_teardown(classes_of_large_outputs_are_right, setup_wide, teardown),
+        cmocka_unit_test_setup_teardown(r23_a_connection_that_is_served_makes_no_room, setup_long,
+                                        teardown),
         cmocka_unit_test_setup_teardown(classes_end_with_their_connection, setup_wide, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
