@@ -212,6 +212,10 @@ void connection_mark_drop(struct connection *c);
  * decoded, runs, or waits for its turn, or an answer is being written. None of this lasts without
  * an end, whatever the peer does: work ends, and who does not read has the limits of tick_write. */
 bool connection_is_served(const struct connection *c);
+/* After the server began to drain: whether its session has not finished its goodbye, or a request
+ * that may have come whole has not been read yet. The latter lasts for a moment only, so that no
+ * peer can hold up the drain by going on to send. */
+bool connection_is_parting(const struct connection *c, uint64_t now_ms);
 void connection_tick(struct connection *c, uint64_t now_ms);
 /* Bytes that its peer has not taken for so long, at the last tick. */
 size_t connection_stale(const struct connection *c, uint64_t now_ms, uint64_t long_ms);

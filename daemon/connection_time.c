@@ -9,7 +9,11 @@
 #include "daemon/loop.h"
 #include "daemon/tls.h"
 
-enum { LINGER_MS = 1000 }; /* for a peer to read why it is disconnected */
+enum {
+    LINGER_MS = 1000,     /* for a peer to read why it is disconnected */
+    DRAIN_READ_MS = 1000, /* that a drain waits for requests which came whole to be read; */
+    COMING_MS = 200,      /* of silence, after which they did not */
+};
 
 static void timed_out(struct connection *c, enum counter which)
 {
@@ -111,6 +115,26 @@ bool connection_is_served(const struct connection *c)
 {
     return c->n_inflight || c->n_orders || c->unpack || c->backlog || c->kept_bytes ||
            c->queue != QUEUE_NONE || c->ops->waiting(c->session);
+}
+
+/* Its bytes are in the kernel, from where they come without a pause: a message that comes slowly
+ * has not been sent as a whole. */
+static bool is_read(const struct connection *c, uint64_t now_ms)
+{
+    struct session_state state;
+    c->ops->state(c->session, &state);
+    bool begun = state.wait == SESSION_WAIT_HEAD || state.wait == SESSION_WAIT_BODY;
+    return c->phase == CONNECTION_OPEN && begun && now_ms - c->active_ms < COMING_MS;
+}
+
+bool connection_is_parting(const struct connection *c, uint64_t now_ms)
+{
+    bool early = now_ms - c->loop->drain_ms < DRAIN_READ_MS;
+    if (c->phase >= CONNECTION_ENDING)
+        return false;
+    if (early && (c->ops->waiting(c->session) || is_read(c, now_ms)))
+        return true;
+    return c->ops->parting && c->ops->parting(c->session);
 }
 
 void connection_tick(struct connection *c, uint64_t now_ms)

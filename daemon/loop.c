@@ -220,7 +220,7 @@ static void on_again(uv_idle_t *idle UNUSED)
 {
 }
 
-/* Sessions that have not finished their goodbyes. */
+/* Connections whose sessions have not finished their goodbyes. */
 static uint64_t partings(const struct loop *loop)
 {
     uint64_t n = 0;
@@ -228,7 +228,7 @@ static uint64_t partings(const struct loop *loop)
         return 0;
     for (uint32_t i = 0; i < loop->n_slots; i++) {
         const struct connection *c = loop->slots[i].connection;
-        n += c && c->phase < CONNECTION_ENDING && c->ops->parting && c->ops->parting(c->session);
+        n += c && connection_is_parting(c, uv_now(&loop->uv));
     }
     return n;
 }

@@ -137,6 +137,7 @@ struct loop {
     uint32_t n_gathered;     /* since the last submission */
     struct inflight *parked; /* wait for an engine for their sizes (exchange_shape.c) */
     uint64_t turn_ns;        /* when the present turn began */
+    uint64_t drain_ms;       /* when it took note of LOOP_DRAIN */
     struct inflight *held;   /* replied to; their outputs may be read until the flush */
 
     struct connection *fresh, *busy; /* utlist DL, by next_ready */

@@ -147,6 +147,7 @@ static void drain(struct loop *loop)
     for (uint32_t slot = 0; (c = next_of(loop, &slot));)
         if (c->ops->drain)
             c->ops->drain(c->session);
+    loop->drain_ms = uv_now(&loop->uv);
     atomic_store_explicit(&loop->pending, 1, memory_order_relaxed); /* until the turn ends */
     atomic_store_explicit(&loop->drain_noted, true, memory_order_release);
     loop_tick_soon(loop);

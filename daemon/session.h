@@ -223,8 +223,9 @@ struct session_ops {
     /* Bytes of replies that the session itself still keeps, in slabs of the host: the connection
      * stays until they are written. NULL: never any. */
     size_t (*unsent)(const struct session *session);
-    /* After `drain`: whether the goodbye is still under way, for which the server waits a moment.
-     * NULL: it never takes any time. */
+    /* After `drain`: whether the goodbye is still under way, or a request that came whole is still
+     * to be handed on or its answer to be written. The server waits for that, so it must have an
+     * end, whatever the peer does. NULL: it never takes any time. */
     bool (*parting)(const struct session *session);
     /* Now and then; NULL: there is nothing to do. */
     void (*tick)(struct session *session, uint64_t now_ms);

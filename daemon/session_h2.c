@@ -534,9 +534,10 @@ static void h2_drain(struct session *s)
     h2_send(s);
 }
 
+/* A message that is ready may still have to be inflated. Each call has one more at most. */
 static bool h2_parting(const struct session *s)
 {
-    return !s->ended && s->draining_ms > 1;
+    return !s->ended && (s->draining_ms > 1 || (s->draining_ms && s->ready));
 }
 
 static size_t h2_unsent(const struct session *s)

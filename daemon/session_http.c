@@ -356,6 +356,12 @@ static void http_drain(struct session *s)
         end(s, SESSION_DONE);
 }
 
+/* A request that came whole has its answer, with which the connection ends. */
+static bool http_parting(const struct session *s)
+{
+    return s->leaving && http_waiting(s);
+}
+
 const struct session_ops session_http = {
     .name = "http",
     .format = SESSION_JSON,
@@ -372,4 +378,5 @@ const struct session_ops session_http = {
     .state = http_state,
     .drain = http_drain,
     .unsent = http_unsent,
+    .parting = http_parting,
 };

@@ -4,6 +4,9 @@
 
     test_lifecycle.py INFERD INFERCTL
 """
+import contextlib
+import http.client
+import json
 import os
 import pathlib
 import random
@@ -89,6 +92,41 @@ class Lifecycle(unittest.TestCase):
                 self.assertEqual({r.id for r in replies}, ids)
                 self.assertEqual({r.status for r in replies}, {wire.OK})
                 self.assertEqual(s.wait(), 0)
+
+    def test_r24_sigterm_answers_what_is_being_read_and_decoded(self):
+        """A request that was sent as a whole has an answer, also if it is not admitted any more."""
+        numbers = 4 << 18
+        body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [4, numbers // 4],
+                                       "data": [1.25] * numbers}]}).encode()
+        doors = {"framed": ["127.0.0.1:0"], "http": ["127.0.0.1:0"]}
+        for wait in (0, 0.02, 0.1):
+            with harness.Server({"wide": harness.plan("wide")}, {"listen": doors}) as s:
+                connection = http.client.HTTPConnection(s.door("http"), timeout=harness.PATIENCE)
+                connection.request("POST", "/v2/models/wide/infer", body)
+                time.sleep(wait)
+                s.signal(signal.SIGTERM)
+                answer = connection.getresponse()
+                text = answer.read()
+                if answer.status != 200:
+                    self.assertEqual(answer.status, 503)
+                    self.assertIn(b"the request was not executed", text)
+                connection.close()
+                self.assertEqual(s.wait(), 0)
+
+    def test_r24_a_peer_that_goes_on_to_send_does_not_hold_up_the_end(self):
+        doors = {"framed": ["127.0.0.1:0"], "http": ["127.0.0.1:0"]}
+        with harness.Server(models(), {"listen": doors, "drain_timeout_ms": 600000}) as s:
+            host, port = s.door("http").split(":")
+            with socket.create_connection((host, int(port))) as slow, s.client() as flood:
+                slow.sendall(b"POST /v2/models/copy/infer HTTP/1.1\r\nHost: x\r\n"
+                             b"Content-Length: 1000000\r\n\r\n")
+                s.signal(signal.SIGTERM)
+                with contextlib.suppress(OSError):
+                    while True:  # ends when the server is gone
+                        slow.sendall(b" ")
+                        flood.start(wire.LIVE)
+                        time.sleep(0.01)
+            self.assertEqual(s.wait(), 0)
 
     def test_r24_sigterm_under_load(self):
         for _ in range(3):

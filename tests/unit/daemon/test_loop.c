@@ -566,7 +566,7 @@ static void r23_a_connection_that_is_served_makes_no_room(void **state)
     size_t have = 0;
     usleep(1100 * 1000); /* now it is one that has been of no use for long */
     long_send(peer);
-    for (int i = 0; n && i < 20000; i++) {
+    for (int i = 0; n && i < 200000; i++) {
         loop_order(shared.loops[0], LOOP_EVICT);
         usleep(500);
         while ((n = recv(peer, answer + have, sizeof(answer) - have, MSG_DONTWAIT)) > 0)
