@@ -72,14 +72,17 @@ class Programs(unittest.TestCase):
         run(ASYNC, self.address, "passthrough", 10, "input", 1000, code=1)  # a wrong shape
 
     def test_what_goes_in_comes_out(self):
-        out = self.root / "out"
+        out, again = self.root / "out", self.root / "again"
         for batch in (1, 7, 32):
             run(INFERCTL, "infer", self.unix, "--model", "passthrough", "--batch", batch,
                 "--output", out)
             once = (out / "output.npy").read_bytes()
             run(INFERCTL, "infer", self.address, "--model", "passthrough", "--input",
-                f"input={out}/output.npy", "--output", out)
-            self.assertEqual(once, (out / "output.npy").read_bytes())
+                f"input={out}/output.npy", "--output", again)
+            self.assertEqual(once, (again / "output.npy").read_bytes())
+        run(INFERCTL, "infer", self.address, "--model", "passthrough", "--input",
+            f"input={out}/output.npy", "--output", out, code=1)  # what it reads stays
+        self.assertEqual(once, (out / "output.npy").read_bytes())
         run(INFERCTL, "infer", self.address, "--model", "passthrough", "--batch", 33, code=1)
 
     def load(self, *options):

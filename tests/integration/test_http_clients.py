@@ -72,7 +72,7 @@ class Triton(Served):
         self.assertEqual(client.get_system_shared_memory_status(), [])
         self.assertEqual(client.get_cuda_shared_memory_status(), [])
         client.unregister_system_shared_memory()
-        with self.assertRaisesRegex(triton.InferenceServerException, "no right"):
+        with self.assertRaisesRegex(triton.InferenceServerException, "lacks the right"):
             client.load_model("copy")
         with self.assertRaisesRegex(triton.InferenceServerException, "no model 'cpy'.*copy"):
             client.get_model_metadata("cpy")
@@ -166,7 +166,7 @@ class Admin(unittest.TestCase):
         with harness.Server([], config, arguments=["--http", "127.0.0.1:0"]) as server:
             client = triton.InferenceServerClient("{}:{}".format(*door(server)))
             self.assertFalse(client.is_model_ready("twice", headers=boss))
-            for who, why in ((team, "no right"), ({}, "token is needed")):
+            for who, why in ((team, "lacks the right"), ({}, "token is needed")):
                 for call in (client.load_model, client.unload_model):
                     with self.assertRaisesRegex(triton.InferenceServerException, why):
                         call("twice", headers=who)

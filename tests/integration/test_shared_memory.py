@@ -461,7 +461,7 @@ class Owners(unittest.TestCase):
         x = over_grpc.InferInput("x", [1, 4], "FP32")
         x.set_shared_memory("r", 16)
 
-        with self.assertRaisesRegex(InferenceServerException, "no right"):
+        with self.assertRaisesRegex(InferenceServerException, "lacks the right"):
             client.register_system_shared_memory("r", PREFIX + "eve", 64, headers=who["eve"])
         client.register_system_shared_memory("r", PREFIX + "ann", 64, headers=who["ann"])
         client.infer("copy", [x], headers=who["ann"])
