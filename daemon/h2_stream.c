@@ -233,7 +233,7 @@ void h2_stream_begin(struct h2_stream *stream)
         h2_finish_http(stream, "415");
     else if (call_check(stream, &err))
         h2_finish_error(stream, &err);
-    else if (!stream->method->streams)
+    else if (stream->method && !stream->method->streams)
         h2_owing_set(stream, true);
 }
 
