@@ -2,18 +2,10 @@
 /* See escape.h. */
 #include "base/escape.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
-
-/* C0, DEL, and C1 (U+0080 to U+009F), which terminals take for commands as well. */
-static bool is_control(const unsigned char *at, size_t len)
-{
-    return (len == 1 && (at[0] < 0x20 || at[0] == 0x7f)) ||
-           (len == 2 && at[0] == 0xc2 && at[1] < 0xa0);
-}
 
 void escape_text(char *out, size_t size, const char *in)
 {
@@ -21,7 +13,7 @@ void escape_text(char *out, size_t size, const char *in)
     for (; left; in += len, left -= len) {
         const unsigned char *at = (const unsigned char *)in;
         len = utf8_char(in, left);
-        if (len && !is_control(at, len)) {
+        if (len && !utf8_is_control(in, len)) {
             if (n + len >= size)
                 break;
             memcpy(out + n, in, len);

@@ -266,28 +266,9 @@ enum status file_writer_new_in(int dir, const char *name, bool wait, struct file
     return writer_new(own, name, name, wait, out, err);
 }
 
-enum status file_writer_new_fd(int fd, const char *name, struct file_writer **out,
-                               struct error *err)
-{
-    TRY(check_regular(fd, name, false, err));
-    CLEANUP(file_writer_cleanup) struct file_writer *w = calloc(1, sizeof(*w));
-    if (!w)
-        return error_no_memory(err, "%s", name);
-    w->dir = w->fd = -1;
-    w->committed = true; /* there is no name to remove */
-    w->path = strdup(name);
-    if (!w->path)
-        return error_no_memory(err, "%s", name);
-    w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (w->fd < 0 || ftruncate(w->fd, 0) < 0 || lseek(w->fd, 0, SEEK_SET) < 0)
-        return error_errno(err, errno, "%s", name);
-    *out = STEAL(w);
-    return STATUS_OK;
-}
-
-/* A writer of what is open already; takes over `fd`. */
-static enum status writer_of_stream(int fd, const char *name, struct file_writer **out,
-                                    struct error *err)
+/* A writer of what is open already; takes over `fd`. There is no name to remove. */
+static enum status writer_of_fd(int fd, const char *name, struct file_writer **out,
+                                struct error *err)
 {
     struct file_writer *w = calloc(1, sizeof(*w));
     char *path = strdup(name);
@@ -300,6 +281,18 @@ static enum status writer_of_stream(int fd, const char *name, struct file_writer
     *w = (struct file_writer){.dir = -1, .fd = fd, .committed = true, .path = path};
     *out = w;
     return STATUS_OK;
+}
+
+enum status file_writer_new_fd(int fd, const char *name, struct file_writer **out,
+                               struct error *err)
+{
+    TRY(check_regular(fd, name, false, err));
+    CLEANUP(cleanup_close) int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (own < 0 || ftruncate(own, 0) < 0 || lseek(own, 0, SEEK_SET) < 0)
+        return error_errno(err, errno, "%s", name);
+    int taken = own;
+    own = -1;
+    return writer_of_fd(taken, name, out, err);
 }
 
 /* A stream has no *real. */
@@ -323,7 +316,7 @@ enum status file_writer_new_text(const char *path, struct file_writer **out, str
     if (real)
         return writer_of_file(path, real, true, out, err);
     TRY(target_open_stream(path, &fd, err));
-    return writer_of_stream(fd, path, out, err);
+    return writer_of_fd(fd, path, out, err);
 }
 
 enum status file_writer_try_text(const char *path, struct error *err)

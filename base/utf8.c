@@ -55,6 +55,13 @@ size_t utf8_prefix(const char *text, size_t len, size_t max)
     return at;
 }
 
+bool utf8_is_control(const char *text, size_t len)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    return (len == 1 && (at[0] < 0x20 || at[0] == 0x7f)) ||
+           (len == 2 && at[0] == 0xc2 && at[1] < 0xa0);
+}
+
 bool utf8_ok(const char *text, size_t len)
 {
     return utf8_prefix(text, len, len) == len;

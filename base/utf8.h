@@ -13,6 +13,10 @@
 /* Bytes of the character at text[0..len): 1 to 4; 0: there is no whole one. */
 size_t utf8_char(const char *text, size_t len);
 
+/* Whether the character text[0..len) is a control character: C0, DEL, or C1 (U+0080 to U+009F),
+ * which terminals take for commands as well. */
+bool utf8_is_control(const char *text, size_t len);
+
 /* Whether all of text[0..len) is UTF-8; an empty text is. */
 bool utf8_ok(const char *text, size_t len);
 

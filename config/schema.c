@@ -158,7 +158,7 @@ static void complaint_add(cyaml_log_t level UNUSED, void *user, const char *fmt,
     }
 }
 
-/* The field that begins with `text`, up to a dot or bracket; NULL: there is none. */
+/* The field that `text` names, up to a dot or bracket; NULL: there is none. */
 static const cyaml_schema_field_t *field_at(const cyaml_schema_field_t *fields, const char *text)
 {
     size_t len = strcspn(text, ".[");

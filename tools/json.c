@@ -15,12 +15,7 @@ void json_init(struct json *json, FILE *file)
     *json = (struct json){.file = file};
 }
 
-/* C1 is for terminals only: JSON takes it, but terminals obey it. */
-static bool is_control(const unsigned char *c, size_t len)
-{
-    return len == 2 ? c[0] == 0xc2 && c[1] < 0xa0 : len == 1 && (*c < 0x20 || *c == 0x7f);
-}
-
+/* JSON takes DEL and C1 as they are, but terminals obey them. */
 static void put_text(struct json *json, const char *text)
 {
     fputc('"', json->file);
@@ -29,7 +24,7 @@ static void put_text(struct json *json, const char *text)
         len = utf8_char(text, left);
         if (!len)
             fputs("\\ufffd", json->file);
-        else if (is_control(c, len))
+        else if (utf8_is_control(text, len))
             fprintf(json->file, "\\u%04x", c[len - 1]);
         else if (*c == '"' || *c == '\\')
             fprintf(json->file, "\\%c", *c);

@@ -545,9 +545,8 @@ static bool rule_det(struct along_node *n)
     return !along_input(n, 0)->mark[rank - 1].on && !along_input(n, 0)->mark[rank - 2].on;
 }
 
-/* --- the table --- */
+/* --- what joins --- */
 
-/* An op that is not here is harmless only where none of its operands has a mark. */
 /* Whether the dimension `d` of the operand has a mark. */
 static bool is_marked(const struct along_node *n, uint32_t input, uint32_t d)
 {
@@ -583,6 +582,9 @@ bool along_joins(const struct along_node *n)
     }
 }
 
+/* --- the table --- */
+
+/* An op that is not here is harmless only where none of its operands has a mark. */
 static const along_rule rules[IR_OP_COUNT_] = {
     [IR_OP_CONV] = rule_conv,
     [IR_OP_DECONV] = rule_instances,

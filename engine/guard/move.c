@@ -35,44 +35,63 @@ const struct fast_kernels *value_kernels(void)
     return list[0];
 }
 
-/* NULL: only the reference does it. */
-static typed_row cast_of(const struct fast_kernels *fast, enum dtype from, enum dtype to)
-{
-    return fast->typed ? fast->typed->cast[from][to] : NULL;
-}
+/* --- numbers of another type --- */
 
-/* Between floats and 8 bits by one scale. */
-struct stepping {
+/* A cast, or, between floats and 8 bits by one scale, one of `widen` and `narrow`. */
+struct conversion {
+    typed_row row;
     void (*widen)(const void *x, float *y, size_t n, float step, float zero);
     void (*narrow)(const float *x, void *y, size_t n, float step, float zero);
     float step, zero;
 };
 
-/* False: the CPU has no fast kernels for it. */
-static bool find_stepping(const struct ir_scale *scale, enum dtype bytes, enum dtype wide,
-                          struct stepping *out)
+static bool find_cast(enum dtype from, enum dtype to, struct conversion *out)
+{
+    const struct fast_kernels *fast = value_kernels();
+    *out = (struct conversion){.row = fast->typed ? fast->typed->cast[from][to] : NULL};
+    return out->row;
+}
+
+static bool find_step(const struct ir_scale *scale, enum dtype from, enum dtype to,
+                      struct conversion *out)
 {
     const struct byte_kernels *kernels = value_kernels()->bytes;
+    bool back = to == DTYPE_F32;
+    enum dtype bytes = back ? from : to, wide = back ? to : from;
     enum byte_type type = bytes == DTYPE_I8 ? BYTE_I8 : BYTE_U8;
     if (!kernels || scale->n != 1 || (bytes != DTYPE_I8 && bytes != DTYPE_U8) || wide != DTYPE_F32)
         return false;
-    *out = (struct stepping){kernels->widen[type], kernels->narrow[type], scale->step[0],
-                             scale->zero ? (float)scale->zero[0] : 0};
+    *out = (struct conversion){.widen = back ? kernels->widen[type] : NULL,
+                               .narrow = back ? NULL : kernels->narrow[type],
+                               .step = scale->step[0],
+                               .zero = scale->zero ? (float)scale->zero[0] : 0};
     return true;
 }
 
-static void cast(typed_row row, const void *x, void *y, size_t n)
+/* Finds the CPU's fast kernels; without a scale for a cast. False: only the reference does it. */
+static bool find_conversion(const struct ir_scale *scale, enum dtype from, enum dtype to,
+                            struct conversion *out)
+{
+    return scale ? find_step(scale, from, to, out) : find_cast(from, to, out);
+}
+
+/* Converts n numbers that lie side by side. */
+static void convert(const struct conversion *c, const void *x, void *y, size_t n)
 {
     const void *operands[TYPED_OPERANDS] = {x};
-    row(operands, y, n);
+    if (c->row)
+        c->row(operands, y, n);
+    else if (c->widen)
+        c->widen(x, y, n, c->step, c->zero);
+    else
+        c->narrow(x, y, n, c->step, c->zero);
 }
 
 /* --- the same layout --- */
 
 struct casting {
     const struct tensor_view *x, *y;
-    typed_row row; /* or NULL */
-    struct stepping stepping;
+    struct conversion by;
 };
 
 struct tensor_view value_piece(const struct tensor_view *t, uint32_t piece)
@@ -91,21 +110,14 @@ static void cast_piece(void *user, uint32_t i)
 {
     const struct casting *c = user;
     const struct tensor_view x = value_piece(c->x, i), y = value_piece(c->y, i);
-    if (c->row)
-        cast(c->row, x.data, y.data, elements(&x.shape));
-    else
-        ref_cast(&x, &y);
+    convert(&c->by, x.data, y.data, elements(&x.shape));
 }
 
-static void step_piece(void *user, uint32_t i)
+static void ref_cast_piece(void *user, uint32_t i)
 {
     const struct casting *c = user;
     const struct tensor_view x = value_piece(c->x, i), y = value_piece(c->y, i);
-    const struct stepping *s = &c->stepping;
-    if (y.dtype == DTYPE_F32)
-        s->widen(x.data, y.data, elements(&x.shape), s->step, s->zero);
-    else
-        s->narrow(x.data, y.data, elements(&x.shape), s->step, s->zero);
+    ref_cast(&x, &y);
 }
 
 /* --- channels side by side, and back --- */
@@ -113,10 +125,9 @@ static void step_piece(void *user, uint32_t i)
 struct turning {
     const struct fast_kernels *fast;
     const struct tensor_view *x, *y;
-    bool back;     /* into plain layout */
-    bool same;     /* the types are */
-    typed_row row; /* between types; NULL: 8 bits by a scale */
-    struct stepping stepping;
+    bool back; /* into plain layout */
+    bool same; /* the types are; else: */
+    struct conversion by;
     int64_t block, pixels; /* channels that lie side by side; of an image */
     int64_t each, pieces;  /* pixels of a piece, pieces of a block */
 };
@@ -140,18 +151,6 @@ static void turn(const struct fast_kernels *fast, size_t size, const void *from,
         fast->transpose_32(from, from_row, to, to_row, rows, cols);
 }
 
-/* n numbers that lie side by side, from their packed type, or into it. */
-static void convert(const struct turning *t, const void *x, void *y, size_t n)
-{
-    const struct stepping *s = &t->stepping;
-    if (t->row)
-        cast(t->row, x, y, n);
-    else if (t->back)
-        s->widen(x, y, n, s->step, s->zero);
-    else
-        s->narrow(x, y, n, s->step, s->zero);
-}
-
 /* Into plain layout, a group of channels after another, so that it has long rows there. */
 static void cast_and_turn(const struct turning *t, const char *packed, char *plain, int64_t n)
 {
@@ -160,7 +159,7 @@ static void cast_and_turn(const struct turning *t, const char *packed, char *pla
     for (int64_t c = 0; c < t->block; c += most) {
         int64_t cols = MIN(most, t->block - c);
         for (int64_t i = 0; i < n; i++)
-            convert(t, packed + (i * t->block + c) * size, turned + i * cols, (size_t)cols);
+            convert(&t->by, packed + (i * t->block + c) * size, turned + i * cols, (size_t)cols);
         turn(t->fast, sizeof(*turned), turned, cols,
              plain + c * t->pixels * (int64_t)sizeof(*turned), t->pixels, n, cols);
     }
@@ -170,7 +169,7 @@ static void turn_and_cast(const struct turning *t, const char *plain, char *pack
 {
     uint32_t turned[TURNED];
     turn(t->fast, sizeof(*turned), plain, t->pixels, turned, t->block, t->block, n);
-    convert(t, turned, packed, (size_t)(n * t->block));
+    convert(&t->by, turned, packed, (size_t)(n * t->block));
 }
 
 /* Some pixels of a block: `plain` is [block, pixels], `packed` [n, block]. */
@@ -205,15 +204,12 @@ static void turn_piece(void *user, uint32_t i)
 /* Whether there are kernels that turn and cast; sets which. */
 static bool can_turn(struct turning *t, const struct ir_scale *scale)
 {
-    const struct tensor_view *plain = t->back ? t->y : t->x, *packed = t->back ? t->x : t->y;
+    const struct tensor_view *plain = t->back ? t->y : t->x;
     size_t size = dtype_size(t->x->dtype);
     t->same = !scale && t->x->dtype == t->y->dtype;
     if (t->same)
         return size == sizeof(uint32_t) || (size == 1 && t->fast->bytes);
-    if (!scale)
-        t->row = cast_of(t->fast, t->x->dtype, t->y->dtype);
-    return (scale ? find_stepping(scale, packed->dtype, plain->dtype, &t->stepping)
-                  : t->row && plain->dtype == DTYPE_F32) &&
+    return find_conversion(scale, t->x->dtype, t->y->dtype, &t->by) && plain->dtype == DTYPE_F32 &&
            t->block * TURNED_LEAST <= TURNED;
 }
 
@@ -285,19 +281,18 @@ void value_move(enum ir_layout from, enum ir_layout to, const struct tensor_view
             reformat(from, to, x, y);
         return;
     }
-    c.row = cast_of(value_kernels(), x->dtype, y->dtype);
-    spread(value_pieces(x), cast_piece, &c);
+    bool fast = find_conversion(NULL, x->dtype, y->dtype, &c.by);
+    spread(value_pieces(x), fast ? cast_piece : ref_cast_piece, &c);
 }
 
 bool value_step(enum ir_layout from, enum ir_layout to, const struct ir_scale *scale,
                 const struct tensor_view *x, const struct tensor_view *y)
 {
     struct casting c = {.x = x, .y = y};
-    bool back = y->dtype == DTYPE_F32;
     if (!ir_layouts_agree(&x->shape, from, to))
         return turn_all(from, to, scale, x, y);
-    if (!find_stepping(scale, back ? x->dtype : y->dtype, back ? y->dtype : x->dtype, &c.stepping))
+    if (!find_conversion(scale, x->dtype, y->dtype, &c.by))
         return false;
-    spread(value_pieces(x), step_piece, &c);
+    spread(value_pieces(x), cast_piece, &c);
     return true;
 }
